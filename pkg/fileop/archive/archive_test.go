@@ -284,10 +284,10 @@ func TestOverwritesInPlace(t *testing.T) {
 	got, err := os.ReadFile(mounted)
 	st, statErr := os.Stat(mounted)
 	if err = errors.Join(err, statErr); err != nil || string(got) != "new" || st.Mode() != 0o640 {
-		t.Errorf("%q, %v, %v", got, st, err)
+		t.Errorf("got %q, %v, %v; want \"new\" with mode 0640", got, st, err)
 	}
 	if names, err := os.ReadDir(target); err != nil || len(names) != 1 {
-		t.Errorf("%v, %v", names, err)
+		t.Errorf("got the names %v, %v; want one", names, err)
 	}
 }
 
@@ -304,7 +304,7 @@ func TestOverwritesInUnwritableDirectory(t *testing.T) {
 	defer func() { _ = os.Chmod(target, 0o755) }()
 	failed, err := unpack(t, target, UnpackOptions{}, pack(t, source, PackOptions{Paths: []string{"f"}}, 1000), 1000)
 	if got, readErr := os.ReadFile(target + "/f"); string(got) != "new" || errors.Join(err, readErr) != nil || failed != nil {
-		t.Errorf("%q, %v, %v, %q", got, err, readErr, failed)
+		t.Errorf("got %q, %v, %v, failures %q; want \"new\"", got, err, readErr, failed)
 	}
 }
 

@@ -113,7 +113,7 @@ func TestListsNamesWithoutAttributes(t *testing.T) {
 func TestMountPoints(t *testing.T) {
 	for name, want := range map[string]bool{"/": true, "/proc": true, t.TempDir(): false} {
 		if a, err := GetAttributes(name); err != nil || a.MountPoint != want {
-			t.Errorf("%s: %v, %v; want %v", name, a.MountPoint, err, want)
+			t.Errorf("%s: got mount point %v, %v; want %v", name, a.MountPoint, err, want)
 		}
 	}
 }

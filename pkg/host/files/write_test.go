@@ -291,7 +291,7 @@ func TestAtomicWriteInPlace(t *testing.T) {
 				err = errors.Join(h.WriteAt([]byte("new"), 0), h.Close())
 			}
 			if err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("write %s: %v", name, err)
 			}
 		}
 	})
