@@ -20,10 +20,16 @@ const maxKey = 16 << 10
 // ReadKey reads the key of a server: PKCS #8 in PEM format, in a file that no other user can
 // read. If the file does not exist, ReadKey creates it with a new key.
 func ReadKey(path string) (ed25519.PrivateKey, error) {
-	text, err := safeopen.ReadPrivate(path, maxKey)
+	key, err := readKey(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return makeKey(path)
 	}
+	return key, err
+}
+
+// readKey reads a key that exists.
+func readKey(path string) (ed25519.PrivateKey, error) {
+	text, err := safeopen.ReadPrivate(path, maxKey)
 	if err != nil {
 		return nil, err
 	}

@@ -104,7 +104,23 @@ func Open(opts Options) (*Log, error) {
 
 // openFile opens the file and locks it.
 func (l *Log) openFile() (*os.File, error) {
-	f, err := safeopen.Open(l.opts.Path, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
+	f, err := openOwn(l.opts.Path, os.O_CREATE)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = errors.New("another server has it")
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// openOwn opens a file of this user that no other user can change. flag is os.O_CREATE or 0.
+func openOwn(path string, flag int) (*os.File, error) {
+	f, err := safeopen.Open(path, os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW|flag, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -115,11 +131,6 @@ func (l *Log) openFile() (*os.File, error) {
 			err = errors.New("it belongs to another user")
 		} else if info.Mode()&others != 0 {
 			err = errors.New("other users can change it")
-		}
-	}
-	if err == nil {
-		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
-			err = errors.New("another server has it")
 		}
 	}
 	if err != nil {

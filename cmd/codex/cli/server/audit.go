@@ -69,7 +69,7 @@ func auditFiles(c *cli.Context) []string {
 	}
 	key, err := auditKey(c)
 	if err != nil {
-		return nil // openAudit returns this error
+		return nil // findAudit returns this error
 	}
 	if path == toStdout {
 		return []string{key}
@@ -77,8 +77,15 @@ func auditFiles(c *cli.Context) []string {
 	return []string{path, key}
 }
 
-// openAudit opens the audit trail of the options. It returns nil if they name none.
-func openAudit(c *cli.Context, s cmdutil.Streams, log *slog.Logger) (*observe.Audit, error) {
+// auditTrail is the audit trail of the options, checked.
+type auditTrail struct {
+	opts            audit.Options // without the key
+	keyFile         string
+	commands, paths bool
+}
+
+// findAudit checks the options of the audit trail and its files. It returns nil if the options name none.
+func findAudit(c *cli.Context) (*auditTrail, error) {
 	path := c.String("audit-log")
 	if path == "" {
 		for _, name := range []string{"audit-log", "audit-key", "audit-commands", "audit-paths", "audit-max-bytes", "audit-on-error"} {
@@ -103,12 +110,32 @@ func openAudit(c *cli.Context, s cmdutil.Streams, log *slog.Logger) (*observe.Au
 	if err != nil {
 		return nil, err
 	}
-	key, err := audit.ReadKey(keyFile)
+	if err := audit.CheckKey(keyFile); err != nil {
+		return nil, fmt.Errorf("--audit-key: %w", err)
+	}
+	if path != toStdout {
+		if err := audit.CheckFile(path); err != nil {
+			return nil, fmt.Errorf("--audit-log: %w", err)
+		}
+	}
+	return &auditTrail{
+		opts:    audit.Options{Path: path, MaxBytes: c.Int64("audit-max-bytes"), Continue: word == auditContinue},
+		keyFile: keyFile, commands: c.Bool("audit-commands"), paths: c.Bool("audit-paths"),
+	}, nil
+}
+
+// open opens the trail, and makes its key if there is none. t may be nil; then open returns nil.
+func (t *auditTrail) open(s cmdutil.Streams, log *slog.Logger) (*observe.Audit, error) {
+	if t == nil {
+		return nil, nil
+	}
+	key, err := audit.ReadKey(t.keyFile)
 	if err != nil {
 		return nil, fmt.Errorf("--audit-key: %w", err)
 	}
-	opts := audit.Options{Path: path, Key: key, MaxBytes: c.Int64("audit-max-bytes"), Continue: word == auditContinue, Logger: log}
-	if path == toStdout {
+	opts := t.opts
+	opts.Key, opts.Logger = key, log
+	if opts.Path == toStdout {
 		opts.Stream, err = ownStdout(s)
 	}
 	var trail *audit.Log
@@ -119,8 +146,8 @@ func openAudit(c *cli.Context, s cmdutil.Streams, log *slog.Logger) (*observe.Au
 		return nil, fmt.Errorf("--audit-log: %w", err)
 	}
 	public, _ := key.Public().(ed25519.PublicKey)
-	log.Info("writing an audit trail", "path", path, "key", base64.StdEncoding.EncodeToString(public))
-	return &observe.Audit{Log: trail, Commands: c.Bool("audit-commands"), Paths: c.Bool("audit-paths")}, nil
+	log.Info("writing an audit trail", "path", opts.Path, "key", base64.StdEncoding.EncodeToString(public))
+	return &observe.Audit{Log: trail, Commands: t.commands, Paths: t.paths}, nil
 }
 
 // ownStdout returns standard output under another descriptor number. Go ends a program that writes to a pipe without a

@@ -255,3 +255,43 @@ func TestOptionsOfAnotherUseAreLeftOut(t *testing.T) {
 		t.Errorf("got error %v, text:\n%s\nwant no error, options(text) with %q", err, text, `tls-cert = "/c"`)
 	}
 }
+
+// --check-config finds what would keep a server from starting, and leaves nothing behind.
+func TestCheckConfigFindsWhatKeepsAServerFromStarting(t *testing.T) {
+	t.Setenv("CODEX_HOME", t.TempDir())
+	for _, name := range []string{"CODEX_RENDEZVOUS_TOKEN", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"} {
+		t.Setenv(name, "")
+	}
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for _, path := range []string{cert, key} {
+		if err := os.WriteFile(path, []byte("no PEM\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, row := range []struct{ name, file, want string }{
+		{"a missing certificate", "listen = 'wss://127.0.0.1:0'\ntls-cert = '" + dir + "/none'\ntls-key = '" + key + "'", "--tls-cert"},
+		{"a file without a certificate", "listen = 'wss://127.0.0.1:0'\ntls-cert = '" + cert + "'\ntls-key = '" + key + "'", "--tls-cert"},
+		{"an audit log in a missing directory", "audit-log = '" + dir + "/none/audit.log'", "--audit-log"},
+		{"an audit log that is a directory", "audit-log = '" + dir + "'", "--audit-log"},
+		{"an audit key in a missing directory", "audit-log = '" + dir + "/audit.log'\naudit-key = '" + dir + "/none/key'", "--audit-key"},
+		{"an address for metrics", "metrics-listen = 'not-an-address'", "--metrics-listen"},
+		{"an address that this machine does not have", "listen = 'ws://192.0.2.1:8765'\nws-auth = 'capability-token'\nws-token-sha256 = '" + strings.Repeat("0", 64) + "'", "192.0.2.1:8765"},
+		{"no authentication beyond loopback", "listen = 'ws://0.0.0.0:0'", "--ws-auth"},
+		{"a socket in a missing directory", "listen = 'unix://" + dir + "/none/socket'", "--listen unix://"},
+		{"a registration without a token", "remote = 'https://meet.example'\nenvironment-id = 'box'", "CODEX_API_KEY"},
+		{"an egress policy that is missing", "egress-policy = '" + dir + "/none'", "--egress-policy"},
+	} {
+		text, err := server(t, row.file, "--check-config")
+		if err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: got error %v and %q, want an error with %q", row.name, err, text, row.want)
+		}
+	}
+	text, err := server(t, "audit-log = '"+dir+"/audit.log'\naudit-key = '"+dir+"/new-key'\nmetrics-listen = '127.0.0.1:0'", "--check-config")
+	if err != nil || !strings.Contains(text, "are valid") {
+		t.Errorf("got error %v and %q, want valid options", err, text)
+	}
+	if left, _ := filepath.Glob(dir + "/*"); len(left) != 2 {
+		t.Errorf("got files %q, want only the two of the certificate", left)
+	}
+}

@@ -23,7 +23,7 @@ import (
 // listeners share the limit of clients that are not authenticated yet.
 const maxListeners = 16
 
-// listenFront listens on the address of each --listen.
+// listenFront returns the front of a server that listens on the address of each --listen.
 func listenFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log *slog.Logger) (front, error) {
 	// A server that listens uses no setting of config.toml. With --strict-config the file is only
 	// checked.
@@ -55,18 +55,18 @@ func listenFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log
 			return front{}, err
 		}
 	}
-	var f listening
-	for _, where := range addresses {
-		rules := portRules{tokens: opts.Auth != nil, anyPeer: c.Bool("allow-unauthenticated-bind")}
+	f := listening{addresses: addresses}
+	for i := range addresses {
+		where := &addresses[i]
+		where.rules = portRules{tokens: opts.Auth != nil, anyPeer: c.Bool("allow-unauthenticated-bind")}
 		if where.tls {
-			rules.tls, rules.certificates = config, files.ClientCA != ""
+			where.rules.tls, where.rules.certificates = config, files.ClientCA != ""
 		}
-		if err := f.add(c.Context, where, rules); err != nil {
-			_ = f.close()
+		if err := where.check(); err != nil {
 			return front{}, err
 		}
 	}
-	return front{close: f.close, serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
+	return front{listen: f.listen, close: f.close, serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
 		return f.serve(ctx, s, srv, log, ready)
 	}}, nil
 }
@@ -81,12 +81,24 @@ type portRules struct {
 
 // listening are the listeners of a server.
 type listening struct {
+	addresses []listenOn
 	listeners []execserver.Listener
 	urls      []string // one for each listener
 }
 
+// listen takes all addresses, or none.
+func (f *listening) listen(ctx context.Context) error {
+	for _, where := range f.addresses {
+		if err := f.add(ctx, where); err != nil {
+			_ = f.close()
+			return err
+		}
+	}
+	return nil
+}
+
 // add listens on an address, and adds the listener.
-func (f *listening) add(ctx context.Context, where listenOn, rules portRules) error {
+func (f *listening) add(ctx context.Context, where listenOn) error {
 	var l execserver.Listener
 	var url string
 	var err error
@@ -96,7 +108,7 @@ func (f *listening) add(ctx context.Context, where listenOn, rules portRules) er
 			return fmt.Errorf("listen on %s: %w", url, withoutAddress(err))
 		}
 	} else {
-		if l, err = listenPort(ctx, where, rules); err != nil {
+		if l, err = listenPort(ctx, where); err != nil {
 			return err
 		}
 		url = where.scheme() + l.Addr().String()
@@ -105,28 +117,53 @@ func (f *listening) add(ctx context.Context, where listenOn, rules portRules) er
 	return nil
 }
 
+// check returns an error if clients could not be told apart on a port that others can reach, if the
+// directory of a Unix socket does not exist, or if this machine does not have the IP address.
+func (l *listenOn) check() error {
+	if l.socket != "" {
+		if _, err := os.Stat(filepath.Dir(l.socket)); err != nil {
+			return fmt.Errorf("--listen %s: %w", l.text, err)
+		}
+		return nil
+	}
+	if !l.addr.Addr().IsLoopback() && !l.rules.tokens && !l.rules.certificates && !l.rules.anyPeer {
+		return fmt.Errorf("--listen %s is not a loopback address: anybody who can connect to it could run commands as this user; "+
+			"add --ws-auth, or --allow-unauthenticated-bind if that is what you want", l.text)
+	}
+	return checkAddress(l.addr)
+}
+
+// checkAddress returns an error if this machine does not have an IP address. It takes any free port for
+// a moment, because a running server may have the right one.
+func checkAddress(addr netip.AddrPort) error {
+	free := netip.AddrPortFrom(addr.Addr(), 0)
+	l, err := net.Listen(family(free), free.String())
+	if err != nil {
+		return listenError(addr, err)
+	}
+	return l.Close()
+}
+
+// family returns the network of an address. "tcp" would also listen on IPv6 for the IPv4 wildcard address.
+func family(addr netip.AddrPort) string {
+	if addr.Addr().Is4() {
+		return "tcp4"
+	}
+	return "tcp6"
+}
+
 // listenPort listens on a TCP port.
-func listenPort(ctx context.Context, where listenOn, rules portRules) (execserver.Listener, error) {
-	known, loopback := rules.tokens || rules.certificates, where.addr.Addr().IsLoopback()
-	if !loopback && !known && !rules.anyPeer {
-		return execserver.Listener{}, fmt.Errorf("--listen %s is not a loopback address: anybody who can connect to it could run commands as this user; "+
-			"add --ws-auth, or --allow-unauthenticated-bind if that is what you want", where.text)
-	}
-	anyPeer := rules.anyPeer && !loopback
-	// "tcp" would also listen on IPv6 for the IPv4 wildcard address.
-	family := "tcp6"
-	if where.addr.Addr().Is4() {
-		family = "tcp4"
-	}
+func listenPort(ctx context.Context, where listenOn) (execserver.Listener, error) {
+	loopback := where.addr.Addr().IsLoopback()
 	var config net.ListenConfig
 	if loopback {
 		config.SetMultipathTCP(false) // the network has only one path, and the check whether the kernel supports Multipath TCP takes 70 microseconds
 	}
-	l, err := config.Listen(ctx, family, where.addr.String())
+	l, err := config.Listen(ctx, family(where.addr), where.addr.String())
 	if err != nil {
 		return execserver.Listener{}, listenError(where.addr, err)
 	}
-	return execserver.Listener{Listener: l, TLS: rules.tls, AnyPeer: anyPeer}, nil
+	return execserver.Listener{Listener: l, TLS: where.rules.tls, AnyPeer: where.rules.anyPeer && !loopback}, nil
 }
 
 // close closes the listeners.
@@ -195,6 +232,7 @@ type listenOn struct {
 	socket string // the path of a Unix socket; empty: not a Unix socket
 	addr   netip.AddrPort
 	tls    bool // the port uses TLS
+	rules  portRules
 }
 
 // scheme returns the scheme of a port's URL.

@@ -18,15 +18,26 @@ import (
 // connection, and few such services exist.
 const maxScrapers = 16
 
-// listenMetrics listens on the address of --metrics-listen. It returns nil if the option is not given.
-func listenMetrics(c *cli.Context) (net.Listener, error) {
+// metricsAddress returns the address of --metrics-listen. It is invalid if the option is not given.
+func metricsAddress(c *cli.Context) (netip.AddrPort, error) {
 	where := c.String("metrics-listen")
 	if !cmdutil.IsSet(c, "metrics-listen") {
-		return nil, nil
+		return netip.AddrPort{}, nil
 	}
 	addr, err := netip.ParseAddrPort(where)
 	if err != nil {
-		return nil, cmdutil.Usagef("--metrics-listen %q: expected IP:PORT", where)
+		return netip.AddrPort{}, cmdutil.Usagef("--metrics-listen %q: expected IP:PORT", where)
+	}
+	if err := checkAddress(addr); err != nil {
+		return netip.AddrPort{}, fmt.Errorf("--metrics-listen: %w", err)
+	}
+	return addr, nil
+}
+
+// listenMetrics listens on an address. It returns nil if the address is invalid.
+func listenMetrics(addr netip.AddrPort) (net.Listener, error) {
+	if !addr.IsValid() {
+		return nil, nil
 	}
 	l, err := net.Listen("tcp", addr.String())
 	if err != nil {

@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -90,71 +92,103 @@ func runExecServer(c *cli.Context, s cmdutil.Streams) error {
 	return options.Explain(runWithOptions(c, s, options))
 }
 
-// runWithOptions runs the server with all its options.
+// runWithOptions checks the options, and runs the server with them.
 func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options) error {
-	if err := checkRemote(c); err != nil {
-		return err
-	}
-	if _, err := tlsFiles(c); err != nil {
-		return err
-	}
-	if err := cmdutil.RefuseRootFlags(c); err != nil {
-		return err
-	}
-	log, err := cmdutil.NewLogger(c, s.Err)
+	p, err := prepare(c, s)
 	if err != nil {
-		return err
-	}
-	manager := cmdutil.FindServiceManager(log)
-	opts, err := serverOptions(c, log)
-	if err != nil {
-		return err
-	}
-	if _, err := parseListeners(c.StringSlice("listen")); err != nil {
 		return err
 	}
 	if done, err := options.Checked(s.Out); done {
 		return err
 	}
-	var release func()
-	opts.RetainDir, release = claimRetainDir(c, opts.RetainDir, log)
-	defer release()
-	var f front
+	return p.run(c, s)
+}
+
+// prepared is a server whose options, and the files that they name, are checked. Until run it takes no port, and it
+// writes nothing. So --check-config finds what would keep a server from starting, and can run beside that server.
+type prepared struct {
+	opts    execserver.Options
+	front   front
+	metrics netip.AddrPort // of --metrics-listen; invalid: the option is not given
+	trail   *auditTrail    // nil: none is written
+	log     *slog.Logger
+	manager *cmdutil.ServiceManager
+}
+
+// prepare does everything that a start does before it listens.
+func prepare(c *cli.Context, s cmdutil.Streams) (*prepared, error) {
+	if err := checkRemote(c); err != nil {
+		return nil, err
+	}
+	if _, err := tlsFiles(c); err != nil {
+		return nil, err
+	}
+	if err := cmdutil.RefuseRootFlags(c); err != nil {
+		return nil, err
+	}
+	p := new(prepared)
+	var err error
+	if p.log, err = cmdutil.NewLogger(c, s.Err); err != nil {
+		return nil, err
+	}
+	p.manager = cmdutil.FindServiceManager(p.log)
+	if p.opts, err = serverOptions(c, p.log); err != nil {
+		return nil, err
+	}
+	if p.metrics, err = metricsAddress(c); err != nil {
+		return nil, err
+	}
+	if p.trail, err = findAudit(c); err != nil {
+		return nil, err
+	}
 	if cmdutil.IsSet(c, "remote") {
-		f, err = remoteFront(c, s, opts, log)
+		p.front, err = remoteFront(c, s, p.opts, p.log)
 	} else {
-		f, err = listenFront(c, s, opts, log)
+		p.front, err = listenFront(c, s, p.opts, p.log)
 	}
-	if err != nil {
-		return err
+	return p, err
+}
+
+// run listens, and serves until the input, a signal or the listener ends the server.
+func (p *prepared) run(c *cli.Context, s cmdutil.Streams) error {
+	log, f := p.log, p.front
+	var release func()
+	p.opts.RetainDir, release = claimRetainDir(c, p.opts.RetainDir, log)
+	defer release()
+	if f.listen != nil {
+		if err := f.listen(c.Context); err != nil {
+			return err
+		}
 	}
-	if f.metrics, err = listenMetrics(c); err != nil {
+	var err error
+	if f.metrics, err = listenMetrics(p.metrics); err != nil {
 		f.closeUnused()
 		return err
 	}
-	if opts.Audit, err = openAudit(c, s, log); err != nil {
+	if p.opts.Audit, err = p.trail.open(s, log); err != nil {
 		f.closeUnused()
 		return err
 	}
-	defer rotateAudit(opts.Audit, log)()
+	defer rotateAudit(p.opts.Audit, log)()
 	var endTraces func()
-	opts.Tracer, endTraces = startTracer(log)
+	p.opts.Tracer, endTraces = startTracer(log)
 	defer endTraces()
 	aliases := makeAliases(s.Err)
 	defer removeAliases(aliases, s.Err)
-	srv, err := execserver.New(opts)
+	srv, err := execserver.New(p.opts)
 	if err != nil {
 		f.closeUnused()
 		return err
 	}
-	return serve(c, s, srv, f, log, manager, sync.OnceFunc(func() {
-		manager.Ready()
+	return serve(c, s, srv, f, log, p.manager, sync.OnceFunc(func() {
+		p.manager.Ready()
 		cleanUpAliases(aliases, s.Err)
 	}))
 }
 
 // front accepts the clients of a server.
 type front struct {
+	listen func(ctx context.Context) error // takes the ports; nil: the front has none
 	// serve accepts clients until ctx ends. It calls ready when clients can connect, possibly more
 	// than once.
 	serve   func(ctx context.Context, srv *execserver.Server, ready func()) error
