@@ -81,17 +81,26 @@ type Server struct {
 	ended chan struct{} // closed when all of Shutdown is done
 }
 
-// New returns a server. The caller must call Shutdown to end it. The error is an *InvalidError if
+// Check returns the error of New for options that contradict each other. It is an *InvalidError if
 // the public URL is not a valid URL.
+func (o *Options) Check() error {
+	if o.Tokens == nil {
+		return errors.New("rendezvous: Options.Tokens is missing")
+	}
+	if (o.Bus == nil) != (o.State == nil) || o.State != nil && o.StateFile != "" {
+		return errors.New("rendezvous: Options.State and Options.Bus must be set together, and without a StateFile")
+	}
+	_, err := parsePublicURL(o.PublicURL)
+	return err
+}
+
+// New returns a server. The caller must call Shutdown to end it.
 func New(ctx context.Context, opts Options) (*Server, error) {
-	if opts.Tokens == nil {
-		return nil, errors.New("rendezvous: Options.Tokens is missing")
+	if err := opts.Check(); err != nil {
+		return nil, err
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
-	}
-	if (opts.Bus == nil) != (opts.State == nil) || opts.State != nil && opts.StateFile != "" {
-		return nil, errors.New("rendezvous: Options.State and Options.Bus must be set together, and without a StateFile")
 	}
 	if opts.Bus == nil {
 		opts.Bus = NewLocalBus()

@@ -65,7 +65,7 @@ Every option can be set in a TOML file; --config FILE or --config-file FILE name
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:8766", Usage: "listen on `HOST:PORT` (port 0: any free one)"},
 			&cli.StringFlag{Name: "tls-cert", Usage: "the `FILE` with the certificate and its chain, as PEM"},
 			&cli.StringFlag{Name: "tls-key", Usage: "the `FILE` with the certificate's key, as PEM"},
-			&cli.StringFlag{Name: "state", Usage: "store registrations in `FILE`, so that a restart keeps them"},
+			&cli.StringFlag{Name: "state", Usage: "store registrations in `FILE`, so that a restart keeps them; without --nats also set by " + stateVariable},
 			tokensFlag(),
 			&cli.StringFlag{Name: "public-url", Usage: "the `URL` under which clients reach the service, if it is behind a proxy, which sees all tokens"},
 			&cli.BoolFlag{Name: "allow-plaintext-bind", Usage: "listen without TLS on an address that is not loopback"},
@@ -108,7 +108,7 @@ func runRendezvous(c *cli.Context, s cmdutil.Streams) error {
 		return cmdutil.UnknownCommand(c)
 	}
 	options, err := cmdutil.ReadOptions(c, cmdutil.OptionsFile{
-		Name: optionsName, Variables: map[string]string{"nats": natsVariable},
+		Name: optionsName, Variables: map[string]string{"nats": natsVariable, "state": stateVariable},
 		Excluded: func() map[string][]string {
 			return map[string][]string{"state": {"nats", "nats-creds", "nats-ca", "nats-replicas", "allow-plaintext-nats"}, "nats": {"state"}}
 		},
@@ -156,14 +156,21 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	if err != nil {
 		return err
 	}
-	if done, err := options.Checked(s.Out); done {
-		return err
-	}
-	listener, err := listenRendezvous(c, config != nil)
+	addr, err := listenAddress(c, config != nil)
 	if err != nil {
 		return err
 	}
-	opts := rendezvous.Options{Tokens: tokens, Logger: log, Version: cmdutil.Version(), PublicURL: c.String("public-url"), StateFile: c.String("state")}
+	opts := rendezvous.Options{Tokens: tokens, Logger: log, Version: cmdutil.Version(), PublicURL: c.String("public-url"), StateFile: stateFile(c, shared != nil)}
+	if err := opts.Check(); err != nil {
+		return flagged(err)
+	}
+	if done, err := options.Checked(s.Out); done {
+		return err
+	}
+	listener, err := listenRendezvous(c.String("listen"), addr)
+	if err != nil {
+		return err
+	}
 	var node *natsbus.Node
 	if shared != nil {
 		node, err = natsbus.Connect(c.Context, *shared)
@@ -180,9 +187,21 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 		if errors.Is(err, rendezvous.ErrLocked) {
 			err = cmdutil.WithAdvice(err, "another codex rendezvous uses this file: give each its own --state, or make them one service with --nats")
 		}
-		return flagged(err)
+		return err
 	}
 	return serveRendezvous(c, s, srv, listener, config, node, log)
+}
+
+// stateVariable is a variable with the path of --state. A service with NATS does not use it. Scenario: the packaged unit sets
+// it, and the operator adds --nats.
+const stateVariable = "CODEX_RENDEZVOUS_STATE"
+
+// stateFile returns the file that stores the state; empty: none does.
+func stateFile(c *cli.Context, shared bool) string {
+	if path := c.String("state"); path != "" || shared {
+		return path
+	}
+	return os.Getenv(stateVariable)
 }
 
 // flagged converts an error of the service about its options to a usage error with the name of the flag.
@@ -203,8 +222,8 @@ func rendezvousTLS(c *cli.Context, log *slog.Logger) (*tls.Config, error) {
 	return files.Server(log)
 }
 
-// listenRendezvous listens on the address of the flags.
-func listenRendezvous(c *cli.Context, encrypted bool) (net.Listener, error) {
+// listenAddress returns the address of --listen. It returns an error if tokens would be sent to it in the clear.
+func listenAddress(c *cli.Context, encrypted bool) (*net.TCPAddr, error) {
 	where := c.String("listen")
 	addr, err := net.ResolveTCPAddr("tcp", where)
 	var malformed *net.AddrError
@@ -218,6 +237,11 @@ func listenRendezvous(c *cli.Context, encrypted bool) (net.Listener, error) {
 		return nil, fmt.Errorf("--listen %s is not a loopback address, and tokens would be sent in the clear: "+
 			"add --tls-cert and --tls-key, or --allow-plaintext-bind if a proxy in front encrypts", where)
 	}
+	return addr, nil
+}
+
+// listenRendezvous listens on an address, which --listen names as where.
+func listenRendezvous(where string, addr *net.TCPAddr) (net.Listener, error) {
 	l, err := net.ListenTCP("tcp", addr)
 	if err != nil {
 		var op *net.OpError
