@@ -12,7 +12,7 @@ func (srv *Server) newConfiner() *confine.Confiner {
 	o := &srv.opts
 	return confine.New(confine.Options{
 		Sandbox: o.Sandbox, Log: srv.log, Supervisor: srv.supervisor, Home: srv.home, Cwd: srv.cwd, UnconfinedReaders: o.AllowUnconfinedReaders,
-		HiddenPaths: slices.Concat(o.EgressPolicy.SecretPaths(), o.HiddenPaths), PrivatePaths: o.PrivatePaths,
+		HiddenPaths: func() []string { return slices.Concat(srv.rules.Load().EgressPolicy.SecretPaths(), o.HiddenPaths) }, PrivatePaths: o.PrivatePaths,
 		RetainDir: func() string { return srv.detached.Directory() },
 	})
 }

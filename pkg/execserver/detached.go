@@ -42,7 +42,7 @@ func (srv *Server) openDetached() {
 	}
 	srv.detached = detach.NewStore(detach.Options{
 		Dir: filepath.Clean(o.RetainDir), Bytes: o.RetainBytes, DefaultBytes: DefaultRetain, For: o.RetainFor, Max: o.MaxDetached, HasWhole: srv.hasWhole,
-		Command: o.Keeper.Command, WorkDir: workDir, Settings: o.Keeper.Settings, Version: o.Version, Supervisor: srv.supervisor,
+		Command: o.Keeper.Command, WorkDir: workDir, Settings: func() any { return o.Keeper.Settings(*srv.rules.Load()) }, Version: o.Version, Supervisor: srv.supervisor,
 		Events: srv.events, Log: srv.log, Audited: o.Audit != nil, Traced: o.Tracer != nil,
 		Blocking: func(ctx context.Context, f func() error) error {
 			_, err := files.Blocking(ctx, func() (struct{}, error) { return struct{}{}, f() })

@@ -146,7 +146,7 @@ func (p *proc) reportDecision(r egress.Report) {
 func (srv *Server) newEgress() *egress.Host {
 	opts := egress.Options{
 		Logger: srv.log, PrivateViaUpstream: srv.opts.ProxyPrivateIPsViaUpstream, OwnPort: srv.listensOn,
-		Ceiling: srv.opts.EgressPolicy, TCPUpstream: srv.opts.TCPUpstream,
+		Ceiling: srv.rules.Load().EgressPolicy, TCPUpstream: srv.opts.TCPUpstream,
 	}
 	if srv.opts.CodexHome != "" {
 		opts.BundleDir = filepath.Join(srv.opts.CodexHome, "proxy")

@@ -36,7 +36,7 @@ var causes = [...]execproto.Cause{
 // limits returns the limits of a process: the requested limits, reduced to those of the server
 // and of the client's ceiling (docs/spec/wire.md §4.11).
 func (srv *Server) limits(wanted *execproto.ProcessLimits, ceiling *wsauth.Limits) process.Limits {
-	own := lowest(srv.opts.Limits, execproto.ProcessLimits(*ceiling))
+	own := lowest(srv.rules.Load().Limits, execproto.ProcessLimits(*ceiling))
 	if wanted == nil {
 		wanted = &execproto.ProcessLimits{SwapBytes: own.SwapBytes}
 	}

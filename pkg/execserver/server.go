@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"codex.internal/pkg/execproto"
@@ -82,9 +83,8 @@ type Options struct {
 	// TCPUpstream is the HTTP proxy that SOCKS5 connections of processes must use (egress.Options). Nil: none.
 	TCPUpstream *url.URL
 
-	// EgressPolicy limits what network proxies of processes permit, whatever
-	// clients request. Nil: no limit.
-	EgressPolicy *egress.Ceiling
+	// Rules are those of the start; see SetRules.
+	Rules
 
 	// RetainDir is the directory of detached processes and their output. It must be absolute,
 	// and is created if it does not exist. Empty: no detached processes. They exist only on
@@ -103,9 +103,6 @@ type Options struct {
 	// HiddenPaths are directories and files that no sandboxed request sees, in addition to
 	// those of EgressPolicy.
 	HiddenPaths []string
-	// Limits are the limits of every process, and the upper bounds of what clients may request.
-	Limits execproto.ProcessLimits
-
 	// Tracer exports spans of requests, of processes and of their parts. Nil: no spans. The
 	// caller shuts it down after Shutdown.
 	Tracer *tracing.Tracer
@@ -130,9 +127,25 @@ type Options struct {
 type KeeperOptions struct {
 	// Command is a command whose main function calls RunKeeper.
 	Command []string
-	// Settings are written as JSON of at most 32 KiB to the command's standard input. They are
-	// encoded when the first keeper is started.
-	Settings any
+	// Settings returns what is written as JSON of at most 32 KiB to the command's standard input.
+	// It is called for each keeper, with the rules of that moment.
+	Settings func(Rules) any
+}
+
+// Rules are what the owner of a server permits, and may change while it runs. A process has the rules
+// of its start, and a tunnel those of the time when it is opened.
+type Rules struct {
+	// EgressPolicy limits what network proxies of processes permit, whatever
+	// clients request. Nil: no limit.
+	EgressPolicy *egress.Ceiling
+	// Limits are the limits of every process, and the upper bounds of what clients may request.
+	Limits execproto.ProcessLimits
+}
+
+// SetRules replaces the rules. It may be called at any time from any goroutine.
+func (srv *Server) SetRules(r Rules) {
+	srv.rules.Store(&r)
+	srv.egress.SetCeiling(r.EgressPolicy)
 }
 
 func (o Options) withDefaults() Options {
@@ -169,7 +182,7 @@ func (o Options) withDefaults() Options {
 // When you add a field, put it into its group.
 type Server struct {
 	// The options, and facts about this machine. These never change.
-	opts     Options
+	opts     Options // without Rules
 	log      *slog.Logger
 	env      *environment.Environment
 	home     string
@@ -194,6 +207,7 @@ type Server struct {
 
 	// What confines.
 	confiner *confine.Confiner
+	rules    atomic.Pointer[Rules]
 
 	// What all connections and sessions share.
 	shares   *share.Shares
@@ -238,6 +252,7 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 		stopped:    make(chan struct{}),
 		ended:      make(chan struct{}),
 	}
+	srv.rules.Store(&opts.Rules)
 	srv.shares = share.New(opts.shared())
 	srv.shares.Unlimited(observe.LimitTurns)
 	srv.shares.Undivided(observe.LimitMemory, opts.memory()*3/8, opts.memory()/4+messageMargin)
@@ -247,7 +262,7 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 	srv.statusPage = statuspage.New(statuspage.Options{
 		Source: statusSource{srv}, Events: srv.events, Log: srv.log, AnyHost: opts.Auth != nil, Authenticate: srv.authenticate, Refuse: srv.refuse,
 	})
-	srv.tunnels = tunnels.NewServer(tunnels.Options{Events: srv.events, Home: srv.home, Ceiling: opts.EgressPolicy, Sandboxes: srv.confiner.Sandboxes})
+	srv.tunnels = tunnels.NewServer(tunnels.Options{Events: srv.events, Home: srv.home, Ceiling: func() *egress.Ceiling { return srv.rules.Load().EgressPolicy }, Sandboxes: srv.confiner.Sandboxes})
 	srv.egress = srv.newEgress()
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
 	srv.files = srv.newFiles()

@@ -224,7 +224,7 @@ func TestTunnelsAndTheCeiling(t *testing.T) {
 			t.Errorf("%s, %d, %s: got error %v, want success: %v", tt.host, tt.port, tt.address, err, tt.ok)
 		}
 	}
-	srv, url := newTestServer(t, Options{EgressPolicy: ceiling})
+	srv, url := newTestServer(t, Options{Rules: Rules{EgressPolicy: ceiling}})
 	_ = srv
 	p, _ := hello(t, url)
 	var r struct{ Failure, Reason string }

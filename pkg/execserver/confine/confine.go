@@ -30,8 +30,8 @@ type Options struct {
 	// made.
 	UnconfinedReaders bool
 
-	// HiddenPaths are directories and files that no sandboxed request sees.
-	HiddenPaths []string
+	// HiddenPaths returns directories and files that no sandboxed request sees.
+	HiddenPaths func() []string
 	// PrivatePaths are files and directories of the server itself. Sandboxed requests do not
 	// see those that exist. Landlock cannot hide paths: if it is the only mechanism,
 	// PrivatePaths are hidden only with Sandbox.Stricter.

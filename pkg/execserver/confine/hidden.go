@@ -18,7 +18,7 @@ func (c *Confiner) hideSecrets(p *permissions.Profile, legacy bool) {
 	if p.Kind != permissions.Managed || p.FileSystem.Unrestricted {
 		return // the state is then neither created nor probed
 	}
-	secrets := c.opts.HiddenPaths
+	secrets := c.opts.HiddenPaths()
 	if !legacy {
 		secrets = slices.Concat(secrets, c.ownState())
 	}

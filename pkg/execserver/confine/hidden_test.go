@@ -20,7 +20,7 @@ func TestSecretsAreHidden(t *testing.T) {
 	if err := os.Symlink(hidden, link); err != nil {
 		t.Fatal(err)
 	}
-	c := New(Options{HiddenPaths: []string{"/run/secrets", hidden}, RetainDir: func() string { return "" }})
+	c := New(Options{HiddenPaths: func() []string { return []string{"/run/secrets", hidden} }, RetainDir: func() string { return "" }})
 	sent := []permissions.Entry{
 		root, entry("/run/secrets", permissions.Write), entry("/run/secrets/token", permissions.Read), entry("/run/secrets2", permissions.Read),
 		entry(link, permissions.Read),
@@ -46,7 +46,7 @@ func TestSecretsAreHidden(t *testing.T) {
 		t.Errorf("entries in a profile without files: %v", open.FileSystem.Entries)
 	}
 	none := permissions.Profile{Kind: permissions.Managed}
-	New(Options{RetainDir: func() string { return "" }}).hideSecrets(&none, false)
+	New(Options{HiddenPaths: func() []string { return nil }, RetainDir: func() string { return "" }}).hideSecrets(&none, false)
 	if none.FileSystem.Entries != nil {
 		t.Errorf("entries without credentials: %v", none.FileSystem.Entries)
 	}

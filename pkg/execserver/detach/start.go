@@ -282,7 +282,7 @@ func (d *Store) spawn(k *Process, lock *os.File) (pid int, err error) {
 	fail := func(err error) (int, error) {
 		return 0, observe.AtShortage(err, execproto.Internal("start the keeper of the process: "+err.Error()))
 	}
-	settings, err := encodeSettings(d.Settings)
+	settings, err := encodeSettings(d.Settings())
 	if err != nil {
 		return fail(err)
 	}

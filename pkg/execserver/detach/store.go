@@ -117,7 +117,7 @@ type Options struct {
 	// that the keeper reads from its standard input.
 	Command    []string
 	WorkDir    string
-	Settings   any
+	Settings   func() any
 	Version    string // version of the program
 	Supervisor *process.Supervisor
 

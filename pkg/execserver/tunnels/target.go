@@ -108,7 +108,7 @@ func (t *Tunnels) dial(ctx context.Context, to Target) (net.Conn, error) {
 		d := net.Dialer{Control: peercred.Carried}
 		return d.DialContext(ctx, "unix", to.Path)
 	default:
-		return dialTCP(ctx, t.srv.Ceiling, to)
+		return dialTCP(ctx, t.srv.Ceiling(), to)
 	}
 }
 

@@ -36,8 +36,9 @@ type Conn interface {
 type Options struct {
 	Events *observe.Events
 	Home   string // replaces ~ at the beginning of socket paths
-	// Ceiling limits the targets of tunnels; nil: no limits.
-	Ceiling *egress.Ceiling
+	// Ceiling returns the limits of the target of a tunnel that is opened now; it may return nil: no
+	// limits.
+	Ceiling func() *egress.Ceiling
 	// Sandboxes returns the runtime that makes sockets in sandboxes.
 	Sandboxes func() (*runner.Runtime, error)
 }

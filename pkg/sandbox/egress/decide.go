@@ -93,7 +93,7 @@ func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
 	if holds(q.Host, x.secrets.foreign(nil)) {
 		return misuse() // a look-up would send it to the owner of the name
 	}
-	p, ceiling := x.policy, x.host.opts.Ceiling
+	p, ceiling := x.policy, x.ceiling
 	refusal, mustAsk := ceiling.judge(q)
 	if refusal != nil {
 		return *refusal
@@ -141,7 +141,7 @@ func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
 func (x *Proxy) judgeAddresses(ctx context.Context, q Question, addresses []netip.Addr, d *decision) {
 	mustAsk := false
 	for _, address := range addresses {
-		refusal, ask := x.host.opts.Ceiling.judgeAddress(address, q.Port)
+		refusal, ask := x.ceiling.judgeAddress(address, q.Port)
 		if refusal != nil {
 			*d = *refusal
 			return
@@ -175,7 +175,7 @@ func misread(name string) bool {
 // the client: both happen when the process connects.
 func (x *Proxy) decideName(host string) decision {
 	p := x.policy
-	refusal, mustAsk := x.host.opts.Ceiling.judgeName(host)
+	refusal, mustAsk := x.ceiling.judgeName(host)
 	if refusal != nil {
 		return *refusal
 	}
@@ -206,7 +206,7 @@ func (x *Proxy) asks() bool {
 
 // localBinding reports whether the rules for addresses are disabled.
 func (x *Proxy) localBinding() bool {
-	return x.policy.config.LocalBinding && x.host.opts.Ceiling.private()
+	return x.policy.config.LocalBinding && x.ceiling.private()
 }
 
 // resolve fills in the addresses of a name, or blocks the name. All its addresses are judged,

@@ -28,7 +28,8 @@ type Options struct {
 	// process (docs/spec/network.md §5). It gets names only. Nil: they go to the hosts themselves, or to upstream proxies that
 	// the environment names.
 	TCPUpstream *url.URL
-	// Ceiling is the egress policy of the server's owner. Nil: the owner permits everything.
+	// Ceiling is the egress policy of the server's owner, until SetCeiling. Nil: the owner permits
+	// everything.
 	Ceiling *Ceiling
 	// BundleDir is the directory for the certificate bundles of processes, if Ceiling
 	// injects credentials. Empty: the directory for temporary files.
@@ -53,6 +54,7 @@ type Options struct {
 // any goroutine.
 type Host struct {
 	opts        Options
+	ceiling     atomic.Pointer[Ceiling] // of proxies that will be started
 	connections atomic.Int64
 	// ports are the ports of all proxies: no proxy connects to a port of
 	// another one.
@@ -81,8 +83,14 @@ func NewHost(opts Options) *Host {
 	if opts.UserOf == nil {
 		opts.UserOf = peercred.UserOf
 	}
-	return &Host{opts: opts, heads: make(chan struct{}, maxAllLargeHeads)}
+	h := &Host{opts: opts, heads: make(chan struct{}, maxAllLargeHeads)}
+	h.ceiling.Store(opts.Ceiling)
+	return h
 }
+
+// SetCeiling sets the egress policy of proxies that are started from now on. Nil: the owner permits
+// everything. The proxy of a running process keeps its policy, with the credentials that it injects.
+func (h *Host) SetCeiling(c *Ceiling) { h.ceiling.Store(c) }
 
 // Works returns an error if this machine does not report the user of a connection: a proxy would
 // then refuse every connection. The first call makes a connection to this program itself to find
@@ -157,11 +165,12 @@ type Report struct {
 // Proxy is the network proxy of one process. It has one goroutine per listener, one per connection,
 // and two per tunnel. Close ends them all.
 type Proxy struct {
-	host   *Host
-	policy *Policy
-	hooks  Hooks
-	log    *slog.Logger
-	logged *recordLimit
+	host    *Host
+	policy  *Policy
+	ceiling *Ceiling // of the server's owner at the start; nil: no limits
+	hooks   Hooks
+	log     *slog.Logger
+	logged  *recordLimit
 
 	web, socks net.Listener // socks is nil if the policy has no SOCKS5 proxy
 
@@ -189,7 +198,7 @@ func (h *Host) Start(policy *Policy, hooks Hooks) (*Proxy, error) {
 		return nil, errNoPolicy
 	}
 	x := &Proxy{
-		host: h, policy: policy, hooks: hooks,
+		host: h, policy: policy, ceiling: h.ceiling.Load(), hooks: hooks,
 		questions: make(chan struct{}, maxQuestions),
 		heads:     make(chan struct{}, maxLargeHeads),
 		conns:     make(map[net.Conn]struct{}),

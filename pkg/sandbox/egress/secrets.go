@@ -37,7 +37,7 @@ type origin struct {
 // newSecrets creates the authority, the bundle and the placeholders of a process. It returns nil if
 // the server injects nothing.
 func (x *Proxy) newSecrets() (*secrets, error) {
-	ceiling := x.host.opts.Ceiling
+	ceiling := x.ceiling
 	if ceiling == nil || len(ceiling.injections) == 0 {
 		return nil, nil
 	}

@@ -47,12 +47,17 @@ type keeperSettings struct {
 
 // addKeepers makes a server support detached processes. self is the path of this program.
 func addKeepers(opts *execserver.Options, self string) {
-	opts.Keeper = execserver.KeeperOptions{Command: []string{self, KeeperArg}, Settings: keeperSettings{
+	opts.Keeper = execserver.KeeperOptions{Command: []string{self, KeeperArg}}
+	settings := keeperSettings{
 		Version: opts.Version, CodexHome: opts.CodexHome, Backend: opts.Sandbox.Backend, Stricter: opts.Sandbox.Stricter,
-		NoLocalSockets: opts.Sandbox.NoLocalSockets, Cgroups: opts.Process.Cgroups, Hidden: opts.EgressPolicy.SecretPaths(),
-		Limits: opts.Limits, NoLimits: noKeeperLimits(),
+		NoLocalSockets: opts.Sandbox.NoLocalSockets, Cgroups: opts.Process.Cgroups, NoLimits: noKeeperLimits(),
 		Private: privateOf(opts), TraceCommands: opts.TraceCommands, Collector: collectorSecrets(),
-	}}
+	}
+	opts.Keeper.Settings = func(r execserver.Rules) any {
+		s := settings
+		s.Hidden, s.Limits = r.EgressPolicy.SecretPaths(), r.Limits
+		return s
+	}
 }
 
 // privateOf returns the paths that keepers' sandboxes hide. A keeper has no --retain-dir of its
@@ -108,7 +113,7 @@ func runKeeper(ctx context.Context) error {
 	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), keeperProcessors))
 	return execserver.RunKeeper(ctx, execserver.Options{
 		Logger: log, Tracer: keeperTracer(s.Collector, s.Version, log), TraceCommands: s.TraceCommands,
-		Version: s.Version, CodexHome: s.CodexHome, HiddenPaths: s.Hidden, Limits: s.Limits, PrivatePaths: s.Private,
+		Version: s.Version, CodexHome: s.CodexHome, HiddenPaths: s.Hidden, Rules: execserver.Rules{Limits: s.Limits}, PrivatePaths: s.Private,
 		Sandbox: runner.Options{Self: true, Backend: s.Backend, Stricter: s.Stricter, NoLocalSockets: s.NoLocalSockets},
 		Process: process.Options{
 			Subreaper: true, Cgroups: s.Cgroups, NoLimits: s.NoLimits, KillFirst: true,

@@ -91,15 +91,11 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 			return execserver.Options{}, cmdutil.Usagef("--%s %q: %w; expected HOST:PORT of an HTTP proxy", tcpUpstreamFlag, text, err)
 		}
 	}
-	ceiling, err := egressfile.Read(c.String("egress-policy"))
+	rules, err := readRules(c)
 	if err != nil {
 		return execserver.Options{}, err
 	}
 	dir, err := retainDir(c)
-	if err != nil {
-		return execserver.Options{}, err
-	}
-	limits, err := cmdutil.ServerLimits(c)
 	if err != nil {
 		return execserver.Options{}, err
 	}
@@ -114,11 +110,11 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 		AllowUnconfinedReaders:     c.Bool("allow-unconfined-readers"),
 		ProxyPrivateIPsViaUpstream: c.Bool("proxy-private-ips-via-upstream"),
 		TCPUpstream:                upstream,
-		EgressPolicy:               ceiling,
+		Rules:                      rules,
 		PrivatePaths:               privatePaths(c),
 		RetainDir:                  dir, RetainBytes: c.Int64("retain-bytes"), RetainFor: c.Duration("retain-for"),
-		MaxDetached: c.Int("max-detached"),
-		Limits:      limits, TraceCommands: c.Bool("trace-commands"),
+		MaxDetached:   c.Int("max-detached"),
+		TraceCommands: c.Bool("trace-commands"),
 
 		Process: process.Options{Subreaper: true, Cgroups: !c.Bool("no-cgroups"), KillFirst: true},
 	}
@@ -132,6 +128,15 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	opts.Process.Watchdog, opts.Process.Limiter = []string{self, WatchdogArg}, []string{runner.LauncherBeside(self), limiter.Arg}
 	addKeepers(&opts, self)
 	return opts, nil
+}
+
+// readRules returns the rules that the options and the file of --egress-policy set.
+func readRules(c *cli.Context) (r execserver.Rules, err error) {
+	if r.EgressPolicy, err = egressfile.Read(c.String("egress-policy")); err != nil {
+		return r, err
+	}
+	r.Limits, err = cmdutil.ServerLimits(c)
+	return r, err
 }
 
 // authenticator returns the authenticator of clients. It returns nil if --ws-auth is not given.
