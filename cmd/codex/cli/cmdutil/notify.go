@@ -1,36 +1,65 @@
 package cmdutil
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"os"
+	"strconv"
+	"time"
 )
 
 // ServiceManager informs a service manager such as systemd when a service is ready and when it stops. The protocol
 // is that of Type=notify: a line in a datagram to the Unix socket in the variable NOTIFY_SOCKET. The zero value
 // and nil do nothing.
 type ServiceManager struct {
-	socket string
-	log    *slog.Logger
+	socket   string
+	watchdog time.Duration // the manager restarts a program that is silent for so long; 0: never
+	log      *slog.Logger
 }
 
-// notifySocket is the variable that names the socket.
-const notifySocket = "NOTIFY_SOCKET"
+// notifySocket is the variable that names the socket. watchdogTime has the microseconds of WatchdogSec, which are meant for the
+// process in watchdogPID.
+const (
+	notifySocket = "NOTIFY_SOCKET"
+	watchdogTime = "WATCHDOG_USEC"
+	watchdogPID  = "WATCHDOG_PID"
+)
 
 // serviceVariables are the variables by which a service manager speaks to this program alone: where to send messages, which
 // descriptors are listeners, where the log goes.
 var serviceVariables = []string{
-	notifySocket, "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "LISTEN_PIDFDID", "JOURNAL_STREAM",
+	notifySocket, watchdogTime, watchdogPID, "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "LISTEN_PIDFDID", journalStream,
 }
 
 // FindServiceManager returns the service manager that started this program, and removes its variables from the
 // environment: a child process could send messages in the name of this program, or take its own descriptors for listeners.
 func FindServiceManager(log *slog.Logger) *ServiceManager {
-	socket := os.Getenv(notifySocket)
+	m := &ServiceManager{socket: os.Getenv(notifySocket), log: log}
+	if usec, err := strconv.ParseInt(os.Getenv(watchdogTime), 10, 64); err == nil && os.Getenv(watchdogPID) == strconv.Itoa(os.Getpid()) {
+		m.watchdog = time.Duration(usec) * time.Microsecond
+	}
 	for _, name := range serviceVariables {
 		_ = os.Unsetenv(name)
 	}
-	return &ServiceManager{socket: socket, log: log}
+	return m
+}
+
+// Tend reports, twice in the time of WatchdogSec, that the program still works, until ctx ends.
+func (m *ServiceManager) Tend(ctx context.Context) {
+	if m == nil || m.watchdog <= 0 {
+		return
+	}
+	tick := time.NewTicker(m.watchdog / 2)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			m.tell("WATCHDOG=1")
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Ready reports that clients can connect. It may be called more than once.

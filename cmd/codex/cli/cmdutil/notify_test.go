@@ -3,10 +3,13 @@
 package cmdutil
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"sync"
 	"testing"
 )
 
@@ -24,6 +27,8 @@ func TestServiceManager(t *testing.T) {
 				t.Setenv(name, "1")
 			}
 			t.Setenv(notifySocket, socket)
+			t.Setenv(watchdogTime, "1000")
+			t.Setenv(watchdogPID, strconv.Itoa(os.Getpid()))
 			m := FindServiceManager(slog.New(slog.DiscardHandler))
 			for _, name := range serviceVariables {
 				if _, ok := os.LookupEnv(name); ok {
@@ -32,7 +37,12 @@ func TestServiceManager(t *testing.T) {
 			}
 			m.Ready()
 			m.Stopping()
-			for _, want := range []string{"READY=1", "STOPPING=1"} {
+			ctx, cancel := context.WithCancel(t.Context())
+			var tending sync.WaitGroup
+			tending.Go(func() { m.Tend(ctx) })
+			defer tending.Wait()
+			defer cancel()
+			for _, want := range []string{"READY=1", "STOPPING=1", "WATCHDOG=1", "WATCHDOG=1"} {
 				buf := make([]byte, 64)
 				n, err := conn.Read(buf)
 				if err != nil || string(buf[:n]) != want {
