@@ -2,6 +2,7 @@ package cmdutil
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -64,6 +65,7 @@ type OptionsFile struct {
 type Options struct {
 	c         *cli.Context
 	path      string            // path of the file; empty: no file
+	given     bool              // the command line names the file
 	from      map[string]string // origins of the options from the file: PATH:LINE
 	variables map[string]string
 }
@@ -95,7 +97,7 @@ func ReadOptions(c *cli.Context, f OptionsFile) (*Options, error) {
 		}
 		return nil, err
 	}
-	o.path = path
+	o.path, o.given = path, given
 	entries, wrong := home.Entries(text)
 	if wrong != nil {
 		wrong.Path = path
@@ -106,6 +108,50 @@ func ReadOptions(c *cli.Context, f OptionsFile) (*Options, error) {
 		excluded = f.Excluded()
 	}
 	return o, o.apply(entries, excluded)
+}
+
+// Reread reads the options again: from the same file, and from the command line and the variables with which the program
+// was started. flags are new flags of the command, because the old ones have values. o does not change.
+func (o *Options) Reread(flags []cli.Flag, file func(*cli.Context) OptionsFile) (*Options, error) {
+	set := flag.NewFlagSet(o.c.Command.Name, flag.ContinueOnError)
+	for _, f := range flags {
+		if err := f.Apply(set); err != nil {
+			return nil, err
+		}
+	}
+	command := *o.c.Command
+	command.Flags = flags
+	c := cli.NewContext(o.c.App, set, root(o.c))
+	c.Command = &command
+	for _, name := range o.c.LocalFlagNames() {
+		f := find(o.c.Command.Flags, name)
+		if f == nil || f.Names()[0] != name || name == optionFile || o.from[name] != "" {
+			continue
+		}
+		value := fmt.Sprint(o.c.Value(name))
+		if _, ok := f.(*cli.StringSliceFlag); ok {
+			value = cli.NewStringSlice(o.c.StringSlice(name)...).Serialize()
+		}
+		if err := c.Set(name, value); err != nil {
+			return nil, fmt.Errorf("--%s: %w", name, err)
+		}
+	}
+	if o.given {
+		if err := c.Set(optionFile, o.path); err != nil {
+			return nil, err
+		}
+	}
+	return ReadOptions(c, file(c))
+}
+
+// Changed returns the options whose values differ in other, in the order of the flags.
+func (o *Options) Changed(other *Options) (names []string) {
+	for _, name := range o.names() {
+		if flag := o.flagNamed(name); o.value(flag, name) != other.value(flag, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // takeFile returns the path of the file on the command line, and the name of its option; both are empty without

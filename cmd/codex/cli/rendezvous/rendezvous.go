@@ -58,21 +58,27 @@ can be connected to different nodes, and when a node ends, they reconnect to ano
 All nodes need the same tokens.
 
 SIGINT and SIGTERM shut the service down: it tells executors and harnesses, which
-reconnect when it is back. A second signal ends it at once.
+reconnect when it is back. A second signal ends it at once. At SIGHUP it reads its file
+of options again, applies --log-level, and logs which options need a restart.
 
 Every option can be set in a TOML file; --config FILE or --config-file FILE names it.`,
-		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:8766", Usage: "listen on `HOST:PORT` (port 0: any free one)"},
-			&cli.StringFlag{Name: "tls-cert", Usage: "the `FILE` with the certificate and its chain, as PEM"},
-			&cli.StringFlag{Name: "tls-key", Usage: "the `FILE` with the certificate's key, as PEM"},
-			&cli.StringFlag{Name: "state", Usage: "store registrations in `FILE`, so that a restart keeps them; without --nats also set by " + stateVariable},
-			tokensFlag(),
-			&cli.StringFlag{Name: "public-url", Usage: "the `URL` under which clients reach the service, if it is behind a proxy, which sees all tokens"},
-			&cli.BoolFlag{Name: "allow-plaintext-bind", Usage: "listen without TLS on an address that is not loopback"},
-		}, natsFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName, "config")),
+		Flags:       serviceFlags(),
 		Subcommands: []*cli.Command{rendezvousTokenCommand(s)},
 		Action:      func(c *cli.Context) error { return runRendezvous(c, s) },
 	}
+}
+
+// serviceFlags returns the options of the service.
+func serviceFlags() []cli.Flag {
+	return slices.Concat([]cli.Flag{
+		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:8766", Usage: "listen on `HOST:PORT` (port 0: any free one)"},
+		&cli.StringFlag{Name: "tls-cert", Usage: "the `FILE` with the certificate and its chain, as PEM"},
+		&cli.StringFlag{Name: "tls-key", Usage: "the `FILE` with the certificate's key, as PEM"},
+		&cli.StringFlag{Name: "state", Usage: "store registrations in `FILE`, so that a restart keeps them; without --nats also set by " + stateVariable},
+		tokensFlag(),
+		&cli.StringFlag{Name: "public-url", Usage: "the `URL` under which clients reach the service, if it is behind a proxy, which sees all tokens"},
+		&cli.BoolFlag{Name: "allow-plaintext-bind", Usage: "listen without TLS on an address that is not loopback"},
+	}, natsFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName, "config"))
 }
 
 func tokensFlag() cli.Flag {
@@ -107,12 +113,7 @@ func runRendezvous(c *cli.Context, s cmdutil.Streams) error {
 	if c.Args().Present() {
 		return cmdutil.UnknownCommand(c)
 	}
-	options, err := cmdutil.ReadOptions(c, cmdutil.OptionsFile{
-		Name: optionsName, Variables: map[string]string{"nats": natsVariable, "state": stateVariable},
-		Excluded: func() map[string][]string {
-			return map[string][]string{"state": {"nats", "nats-creds", "nats-ca", "nats-replicas", "allow-plaintext-nats"}, "nats": {"state"}}
-		},
-	})
+	options, err := cmdutil.ReadOptions(c, optionsFile(c))
 	if err != nil {
 		return err
 	}
@@ -124,6 +125,16 @@ func runRendezvous(c *cli.Context, s cmdutil.Streams) error {
 
 // optionsName is the file with options of rendezvous services in /etc/codex.
 const optionsName = "rendezvous.toml"
+
+// optionsFile describes the file with options of services.
+func optionsFile(*cli.Context) cmdutil.OptionsFile {
+	return cmdutil.OptionsFile{
+		Name: optionsName, Variables: map[string]string{"nats": natsVariable, "state": stateVariable},
+		Excluded: func() map[string][]string {
+			return map[string][]string{"state": {"nats", "nats-creds", "nats-ca", "nats-replicas", "allow-plaintext-nats"}, "nats": {"state"}}
+		},
+	}
+}
 
 // runWithOptions runs the service with all its options.
 func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options) error {
@@ -189,6 +200,11 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 		}
 		return err
 	}
+	again := &cmdutil.Reloader{
+		Start: options, Flags: serviceFlags, File: optionsFile, Log: log,
+		Can: func(option string) bool { return option == "log-level" }, Apply: cmdutil.SetLogLevel,
+	}
+	defer cmdutil.OnHangup(again.Reload)()
 	return serveRendezvous(c, s, srv, listener, config, node, log)
 }
 
@@ -279,6 +295,11 @@ func serveRendezvous(c *cli.Context, s cmdutil.Streams, srv *rendezvous.Server, 
 	} else {
 		log.Info("listening", "url", url, "pid", os.Getpid())
 		manager := cmdutil.FindServiceManager(log)
+		var tending sync.WaitGroup
+		defer tending.Wait()
+		tendUntil, stopTending := context.WithCancel(context.Background()) // also while the service shuts down
+		defer stopTending()
+		tending.Go(func() { manager.Tend(tendUntil) })
 		manager.Ready()
 		err = srv.Serve(ctx, l, config)
 		manager.Stopping()

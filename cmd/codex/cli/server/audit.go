@@ -1,17 +1,14 @@
 package server
 
 import (
-	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/account/home"
@@ -164,35 +161,12 @@ func ownStdout(s cmdutil.Streams) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "standard output"), nil
 }
 
-// rotateAudit begins a new file of the audit trail at each SIGHUP. The caller must call stop, which ends the
-// rotation and closes the trail. trail may be nil.
-func rotateAudit(trail *observe.Audit, log *slog.Logger) (stop func()) {
+// closeAudit closes the audit trail, which may be nil.
+func closeAudit(trail *observe.Audit, log *slog.Logger) {
 	if trail == nil {
-		return func() {}
+		return
 	}
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGHUP)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-asked:
-				if err := trail.Log.Rotate(); err != nil && !errors.Is(err, audit.ErrClosed) {
-					log.Error("no other file of the audit trail can be begun", "error", err)
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return func() {
-		signal.Stop(asked)
-		cancel()
-		<-done
-		if err := trail.Log.Close(); err != nil {
-			log.Error("the end of the audit trail could not be written", "error", err)
-		}
+	if err := trail.Log.Close(); err != nil {
+		log.Error("the end of the audit trail could not be written", "error", err)
 	}
 }

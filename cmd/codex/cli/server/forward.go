@@ -66,6 +66,7 @@ func runForward(c *cli.Context, s cmdutil.Streams) error {
 		return err
 	}
 	to := forwarder{url: c.String("connect"), r: r, log: log}
+	defer cmdutil.OnHangup(func() { log.Info("a forwarder has no options that it can read again") })()
 	return untilAsked(c, s, false, log, func(ctx context.Context) error {
 		defer logEnd(ctx, log)
 		return r.serve(ctx, func() {}, func(client websocket.Transport) { to.pass(ctx, client) })

@@ -23,6 +23,11 @@ import (
 func serve(c *cli.Context, s cmdutil.Streams, srv *execserver.Server, f front, log *slog.Logger,
 	manager *cmdutil.ServiceManager, ready func()) error {
 	return untilAsked(c, s, !f.stdin && c.Bool("exit-on-stdin-close"), log, func(ctx context.Context) error {
+		var tending sync.WaitGroup
+		defer tending.Wait()
+		tendUntil, stopTending := context.WithCancel(context.Background()) // also while the server shuts down
+		defer stopTending()
+		tending.Go(func() { manager.Tend(tendUntil) })
 		defer startMetrics(f.metrics, srv.Metrics(), log)()
 		err := f.serve(ctx, srv, ready)
 		logEnd(ctx, log)
@@ -46,9 +51,8 @@ func logEnd(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// untilAsked runs f. The context of f ends at the first SIGINT, SIGTERM or SIGHUP and, with
-// watchStdin, at the end of stdin. A second signal ends the program at once. With an audit trail,
-// SIGHUP is for rotateAudit instead.
+// untilAsked runs f. The context of f ends at the first SIGINT or SIGTERM and, with watchStdin, at the
+// end of stdin. A second signal ends the program at once. SIGHUP is for cmdutil.OnHangup.
 func untilAsked(c *cli.Context, s cmdutil.Streams, watchStdin bool, log *slog.Logger, f func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(c.Context)
 	defer stop(nil)
@@ -56,10 +60,8 @@ func untilAsked(c *cli.Context, s cmdutil.Streams, watchStdin bool, log *slog.Lo
 	defer wg.Wait()
 	signals := make(chan os.Signal, 2)
 	asked := []os.Signal{syscall.SIGTERM}
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
-		if !process.InheritedIgnore(sig) && !(sig == syscall.SIGHUP && cmdutil.IsSet(c, "audit-log")) {
-			asked = append(asked, sig)
-		}
+	if !process.InheritedIgnore(syscall.SIGINT) {
+		asked = append(asked, syscall.SIGINT)
 	}
 	signal.Notify(signals, asked...)
 	defer signal.Stop(signals)

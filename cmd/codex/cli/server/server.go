@@ -59,9 +59,11 @@ codex exec-server forward registers a server that listens elsewhere. codex exec-
 token makes a file with a token for --ws-token-file, or tokens with roles and ceilings
 for --ws-tokens.
 
-SIGINT, SIGTERM and SIGHUP shut the server down: connections are closed and processes
-killed. A second signal ends it at once. With --audit-log, SIGHUP starts another file of
-the audit trail instead.
+SIGINT and SIGTERM shut the server down: connections are closed and processes killed.
+A second signal ends it at once. At SIGHUP the server reads the file with its options and
+the egress policy again, applies --limit options, --egress-policy and --log-level to what
+starts from then on, logs which options need a restart, and starts another file of the
+audit trail.
 
 Every option can be set in a TOML file, such as max-processes = 64; --config FILE or
 --config-file FILE names the file. The command line has precedence over variables, and
@@ -101,7 +103,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	if done, err := options.Checked(s.Out); done {
 		return err
 	}
-	return p.run(c, s)
+	return p.run(c, s, options)
 }
 
 // prepared is a server whose options, and the files that they name, are checked. Until run it takes no port, and it
@@ -150,7 +152,7 @@ func prepare(c *cli.Context, s cmdutil.Streams) (*prepared, error) {
 }
 
 // run listens, and serves until the input, a signal or the listener ends the server.
-func (p *prepared) run(c *cli.Context, s cmdutil.Streams) error {
+func (p *prepared) run(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options) error {
 	log, f := p.log, p.front
 	var release func()
 	p.opts.RetainDir, release = claimRetainDir(c, p.opts.RetainDir, log)
@@ -169,20 +171,26 @@ func (p *prepared) run(c *cli.Context, s cmdutil.Streams) error {
 		f.closeUnused()
 		return err
 	}
-	defer rotateAudit(p.opts.Audit, log)()
+	defer closeAudit(p.opts.Audit, log)
 	var endTraces func()
 	p.opts.Tracer, endTraces = startTracer(log)
 	defer endTraces()
-	aliases := makeAliases(s.Err)
-	defer removeAliases(aliases, s.Err)
+	warn := warner(c, s.Err, log)
+	aliases := makeAliases(warn)
+	defer removeAliases(aliases, warn)
 	srv, err := execserver.New(p.opts)
 	if err != nil {
 		f.closeUnused()
 		return err
 	}
+	again := newReloader(options, srv, log)
+	defer cmdutil.OnHangup(func() {
+		rotate(p.opts.Audit, log)
+		again.Reload()
+	})()
 	return serve(c, s, srv, f, log, p.manager, sync.OnceFunc(func() {
 		p.manager.Ready()
-		cleanUpAliases(aliases, s.Err)
+		cleanUpAliases(aliases, warn)
 	}))
 }
 

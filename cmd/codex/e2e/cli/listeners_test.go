@@ -152,9 +152,8 @@ func TestListensOnOneFamily(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(line[:n]), "ws://0.0.0.0:") {
 		t.Errorf(`got line[:n] %q, error %v; want no error, line[:n] beginning with "ws://0.0.0.0:"`, line[:n], err)
 	}
-	// The end of the terminal is a normal end.
-	harness.Must(t, cmd.Process.Signal(syscall.SIGHUP))
+	harness.Must(t, cmd.Process.Signal(syscall.SIGTERM))
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("after SIGHUP: %v", err)
+		t.Errorf("after SIGTERM: %v", err)
 	}
 }

@@ -30,9 +30,6 @@ func (l *serverLog) records(t *testing.T) (list []map[string]any) {
 	l.mu.Unlock()
 	text = text[:strings.LastIndexByte(text, '\n')+1] // the last record may be incomplete
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "WARNING: proceeding") {
-			continue // a warning for the user: the test's home is in a temporary directory
-		}
 		var record map[string]any
 		if err := json.Unmarshal([]byte(line), &record); err != nil {
 			t.Fatalf("%q: got error %v, want no error", line, err)
