@@ -23,8 +23,9 @@ func Rounds[N int | uint64](few, some, all N) N {
 }
 
 // Pairs selects the pairs of elements that a test tries, for example of backends and users: all
-// pairs under scripts/test --race, one pair with -short, and otherwise as few as contain each
-// element. The selection depends on name, so that different tests try different pairs.
+// pairs under scripts/test --race, one pair with -short, and otherwise two, which differ in both
+// elements if there are two. The selection depends on name, so that different tests try different
+// pairs.
 //
 // In the guests of scripts/kernels all pairs are tried, even with -short.
 func Pairs[A comparable, B any](name string, first []A, second []B) map[A][]B {
@@ -32,7 +33,7 @@ func Pairs[A comparable, B any](name string, first []A, second []B) map[A][]B {
 	if len(first) == 0 || len(second) == 0 {
 		return pairs
 	}
-	shifts, count := 1, max(len(first), len(second))
+	shifts, count := 1, min(2, max(len(first), len(second)))
 	switch {
 	case os.Getenv(allRounds) != "":
 		shifts, count = len(first), len(second)
