@@ -19,7 +19,7 @@ const longestRace = "10000"
 // the descriptor that it is about. Nothing guarded changes. Against a broker that checks a call and lets the kernel make it each
 // race wins: otherwise it would prove nothing.
 func TestRaces(t *testing.T) {
-	milliseconds := strconv.Itoa(testutil.Rounds(100, 200, 300))
+	milliseconds := strconv.Itoa(testutil.Rounds(100, 100, 300))
 	places := []string{"ws/.git", "outside"} // the guarded directory is in the workspace, or beside it
 	for i, name := range racesOfTheAttacker(t) {
 		t.Run(name, func(t *testing.T) {
