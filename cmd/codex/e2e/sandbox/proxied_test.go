@@ -122,7 +122,7 @@ func TestSandboxWithDomainsAndSignals(t *testing.T) {
 	}
 	t.Run("on a terminal", func(t *testing.T) {
 		u := harness.AtTerminal(t, "sandbox", "--allow-domain", "a.test", "--", "bash", "-c",
-			`n=0; trap 'n=$((n+1)); echo caught $n' INT; echo ready; read line; echo "$line after $n"`)
+			`n=0; trap 'n=$((n+1)); echo caught $n' INT; echo ready; while [ $n = 0 ]; do sleep 0.02; done; read line; echo "$line after $n"`)
 		u.Expect("ready")
 		u.Types("\x03")
 		u.Expect("caught 1")
