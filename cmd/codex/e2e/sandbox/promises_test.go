@@ -36,8 +36,12 @@ func TestPromisesOfTheBackend(t *testing.T) {
 			tried++
 		}
 		for _, name := range []string{"sandboxedFileStreaming", "linuxApprovedRootWritePreservesRestrictions", "linuxRootWritePreservesDevices"} {
-			if n := strings.Count(out, `"`+name+`":true`); n != announced {
-				t.Errorf("%s: %s is announced %d times, not %d: %s", b.Name, name, n, announced, out)
+			want := announced
+			if b.Works && b.Name == "broker" && name == "sandboxedFileStreaming" {
+				want = 2 // the broker enforces policies with a writable workspace
+			}
+			if n := strings.Count(out, `"`+name+`":true`); n != want {
+				t.Errorf("%s: %s is announced %d times, not %d: %s", b.Name, name, n, want, out)
 			}
 		}
 	}
