@@ -39,7 +39,7 @@ const gitSetup = `set -e
 
 // outside runs a script of the user outside of any sandbox, with the place as its argument.
 func (p *place) outside(dir, script string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*testTimeout) // git starts dozens of processes
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", script, "sh", p.dir)
 	cmd.Dir, cmd.SysProcAttr, cmd.Env = dir, as(p.uid), p.gitEnv()
@@ -57,7 +57,7 @@ func (p *place) gitEnv() []string {
 
 // inside runs a script in a sandbox that grants a directory and its repository.
 func (p *place) inside(backend, dir, script string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*testTimeout)
 	defer cancel()
 	cmd := p.shell(ctx, backend, dir, entries("root=read", dir+"=write", ":git=write"), script, p.dir)
 	cmd.Env = p.gitEnv()
