@@ -140,9 +140,11 @@ type Client struct {
 // DialWebSocket connects to a server at a ws://, wss:// or unix:///path URL. The session
 // survives lost connections.
 func DialWebSocket(ctx context.Context, url string, o Options) (*Client, error) {
-	o = o.withDefaults()
-	return Dial(ctx, &webSocketDialer{url, o}, o)
+	return Dial(ctx, WebSocketDialer(url, o), o)
 }
+
+// WebSocketDialer returns the dialer of DialWebSocket, for callers that pass messages on themselves.
+func WebSocketDialer(url string, o Options) Dialer { return &webSocketDialer{url, o.withDefaults()} }
 
 // Dial opens a session on a connection of the dialer. If that connection is lost, it dials
 // another one.
@@ -157,7 +159,7 @@ func Dial(ctx context.Context, d Dialer, o Options) (*Client, error) {
 // StartCommand starts a server as a command and communicates over its stdin and stdout. Close
 // ends the command. If the command ends first, the client fails.
 func StartCommand(ctx context.Context, c Command, o Options) (*Client, error) {
-	t, err := startCommand(c)
+	t, err := StartTransport(c)
 	if err != nil {
 		return nil, err
 	}

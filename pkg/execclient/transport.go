@@ -232,7 +232,8 @@ type stdio struct {
 	stderr io.Writer // gets the lines before the first message
 }
 
-func startCommand(c Command) (Transport, error) {
+// StartTransport starts a command, and returns the transport over its streams. Close ends the command.
+func StartTransport(c Command) (Transport, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	stderr := c.Stderr
 	if _, isFile := stderr.(*os.File); stderr != nil && !isFile {
