@@ -13,6 +13,13 @@ const (
 	// maxSaid is how much of ssh's output is kept: its last line has the reason.
 	maxSaid = 4 << 10
 
+	// sharedTime is how long ssh keeps a shared connection that no command uses.
+	sharedTime = 5 * time.Minute
+
+	// maxSocketDir is the longest directory for sockets of ssh, in bytes. A socket's path has at most
+	// 107 bytes, of which ssh needs 58: 40 for the name, the rest for a temporary suffix.
+	maxSocketDir = 107 - 58
+
 	// maxTokenBytes bounds a file with a token.
 	maxTokenBytes = 64 << 10
 

@@ -5,10 +5,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 
 	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/host/safeopen"
 )
 
 // SSHHost is a machine on which ssh starts a server.
@@ -19,7 +24,13 @@ type SSHHost struct {
 	Args []string
 	// Codex is the path of the program on that machine; empty: it is searched for.
 	Codex string
+	// Sockets is a directory for the sockets of shared connections: see SocketDir. Empty: each
+	// command makes its own connection.
+	Sockets string
 }
+
+// SocketDir returns the directory for the sockets of connections that ssh commands share.
+func SocketDir(home string) string { return filepath.Join(home, "tmp", "ssh") }
 
 // InstalledCodex is the path of an installed copy of this program on a machine that is reached
 // by ssh, below the home directory. It is not on the PATH, so that it does not replace another
@@ -35,7 +46,28 @@ const notFound = "codex-exec-server-not-found"
 func (h SSHHost) Command(line string) (program string, args []string) {
 	args = append(args, h.Args...)
 	args = append(args, "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3")
+	args = append(args, h.shared()...)
 	return "ssh", append(args, "--", h.Host, "exec sh -c "+quote(line))
+}
+
+// plainPath matches a path that has the same meaning in ssh's configuration.
+var plainPath = regexp.MustCompile(`^/[A-Za-z0-9/._+@,-]+$`)
+
+// shared returns the options with which the commands for one machine, user and port share a
+// connection: the first command makes it, and ssh ends it sharedTime after the last one. A user's own
+// options for this, in Args, take precedence, because they come first. Whoever can connect to the
+// socket can run commands on the other machine, so its directory must be private. Without such a
+// directory, or if the path is too long for a socket, nothing is shared.
+func (h SSHHost) shared() []string {
+	if h.Sockets == "" || runtime.GOOS == "windows" || len(h.Sockets) > maxSocketDir || !plainPath.MatchString(h.Sockets) {
+		return nil
+	}
+	dir, err := safeopen.PrivateDir(h.Sockets, true)
+	if err != nil {
+		return nil
+	}
+	_ = dir.Close()
+	return []string{"-o", "ControlMaster=auto", "-o", "ControlPath=" + h.Sockets + "/%C", "-o", "ControlPersist=" + strconv.Itoa(int(sharedTime.Seconds()))}
 }
 
 // serverLine returns the command line that finds the program and starts a server.
@@ -49,6 +81,13 @@ func (h SSHHost) serverLine() string {
 	}
 	return `CODEX_LOG="${CODEX_LOG:-warn}"; export CODEX_LOG; for p in ` + places +
 		`; do if [ -n "$p" ] && [ -x "$p" ]; then exec "$p" exec-server --listen stdio; fi; done; echo ` + notFound + ` >&2; exit 127`
+}
+
+// server returns the command that starts the server.
+func (h SSHHost) server(stderr io.Writer) execclient.Command {
+	command := execclient.Command{Stderr: stderr}
+	command.Path, command.Args = h.Command(h.serverLine())
+	return command
 }
 
 // quote quotes a text for a shell.
@@ -86,9 +125,7 @@ func (e *SSHError) Unwrap() error { return e.Err }
 // greetings.
 func connectSSH(ctx context.Context, h SSHHost, stderr io.Writer, opts execclient.Options) (*execclient.Client, error) {
 	said := &gate{to: stderr}
-	command := execclient.Command{Stderr: said}
-	command.Path, command.Args = h.Command(h.serverLine())
-	client, err := execclient.StartCommand(ctx, command, opts)
+	client, err := execclient.StartCommand(ctx, h.server(said), opts)
 	if err != nil {
 		return nil, &SSHError{Host: h.Host, Said: said.reason(), Err: err}
 	}

@@ -1,6 +1,13 @@
 package execenv
 
-import "testing"
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
 
 // TestReasonsOfSSH: the last line is the reason, unless a line says that the program does not
 // exist: a greeting from another stream may follow that line.
@@ -19,6 +26,34 @@ func TestReasonsOfSSH(t *testing.T) {
 		}
 		if got := g.reason(); got != want {
 			t.Errorf("%q: %q, want %q", said, got, want)
+		}
+	}
+}
+
+// TestSharedSSH: commands for one machine share a connection if its socket is safe there.
+func TestSharedSSH(t *testing.T) {
+	dir, err := os.MkdirTemp("", "s") // a short path
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	open := filepath.Join(dir, "open")
+	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		dir  string
+		want bool
+	}{
+		"private":               {filepath.Join(dir, "a/b"), true},
+		"none":                  {"", false},
+		"too long":              {filepath.Join(dir, strings.Repeat("x", maxSocketDir)), false},
+		"odd":                   {filepath.Join(dir, "a b"), false},
+		"below a public folder": {filepath.Join(open, "a"), false},
+	} {
+		_, args := SSHHost{Host: "h", Args: []string{"-oControlMaster=no"}, Sockets: tt.dir}.Command("true")
+		if got := slices.Contains(args, "ControlPath="+tt.dir+"/%C"); got != tt.want || args[0] != "-oControlMaster=no" {
+			t.Errorf("%s: got ssh %q, want shared: %v, after the user's options", name, args, tt.want)
 		}
 	}
 }
