@@ -72,34 +72,22 @@ func newConnector(s Spec, o Options) *connector {
 
 func (c *connector) connect(ctx context.Context) (*execclient.Client, error) {
 	s, o := c.spec, c.opts
-	opts := execclient.Options{
-		ClientName: o.ClientName, ConnectTimeout: s.ConnectTimeout, InitializeTimeout: s.InitializeTimeout,
-		BearerToken: string(s.Token), Logger: o.Logger, KeepAlive: keepAlive, OnPolicyRequest: o.OnPolicyRequest,
-	}
+	opts := c.clientOptions()
 	if o.OnStateChange != nil {
 		opts.OnStateChange = func(change execclient.StateChange) { o.OnStateChange(s.ID, change) }
 	}
 	switch s.Kind {
 	case WebSocket:
-		config, err := s.TLS.config()
-		if err != nil {
-			return nil, err
-		}
-		opts.TLS = config
-		if opts.ServerUser, err = serverUser(os.Getenv(ServerUserVariable)); err != nil {
+		if err := s.webSocketOptions(&opts); err != nil {
 			return nil, err
 		}
 		return execclient.DialWebSocket(ctx, s.URL, opts)
 	case Noise:
 		return c.noise.connect(ctx, s.Registry, opts)
 	case SSH:
-		stderr := o.Stderr
-		if stderr == nil {
-			stderr = lineLog{o.Logger.With("environment", s.ID)}
-		}
-		return connectSSH(ctx, s.Host, stderr, opts)
+		return connectSSH(ctx, s.Host, c.stderr(), opts)
 	}
-	command := execclient.Command{Path: s.Program, Args: s.Args, Dir: s.Dir, Stderr: o.Stderr}
+	command := execclient.Command{Path: s.Program, Args: s.Args, Dir: s.Dir, Stderr: c.stderr()}
 	if s.Kind == Local {
 		if !filepath.IsAbs(o.SelfExe) {
 			return nil, ErrNoRuntime
@@ -109,10 +97,39 @@ func (c *connector) connect(ctx context.Context) (*execclient.Client, error) {
 	if len(s.Env) > 0 {
 		command.Env = append(os.Environ(), s.Env...)
 	}
-	if command.Stderr == nil {
-		command.Stderr = lineLog{o.Logger.With("environment", s.ID)}
-	}
 	return execclient.StartCommand(ctx, command, opts)
+}
+
+// clientOptions returns the options that do not depend on the kind of the environment.
+func (c *connector) clientOptions() execclient.Options {
+	return execclient.Options{
+		ClientName: c.opts.ClientName, ConnectTimeout: c.spec.ConnectTimeout, InitializeTimeout: c.spec.InitializeTimeout,
+		Logger: c.opts.Logger, KeepAlive: keepAlive, OnPolicyRequest: c.opts.OnPolicyRequest,
+	}
+}
+
+// stderr returns the writer for the standard error of a program.
+func (c *connector) stderr() io.Writer {
+	if c.opts.Stderr == nil {
+		return lineLog{c.opts.Logger.With("environment", c.spec.ID)}
+	}
+	return c.opts.Stderr
+}
+
+// webSocketOptions reads the files of an environment at a URL.
+func (s Spec) webSocketOptions(opts *execclient.Options) (err error) {
+	token := s.Token
+	if s.TokenFile != "" {
+		if token, err = readToken(s.TokenFile); err != nil {
+			return err
+		}
+	}
+	opts.BearerToken = string(token)
+	if opts.TLS, err = s.TLS.config(); err != nil {
+		return err
+	}
+	opts.ServerUser, err = serverUser(os.Getenv(ServerUserVariable))
+	return err
 }
 
 // ServerUserVariable has the user, by name or id, whose servers on this machine get tokens; "*": those of every user.

@@ -57,6 +57,8 @@ type Spec struct {
 	URL string // for WebSocket
 	// Token is sent over wss or to a loopback address. Connecting to any other address fails.
 	Token Secret
+	// TokenFile is the absolute path of a file with the token, which is read for each session; empty: Token.
+	TokenFile string
 	// TLS has the files for a wss URL. They are read for each session.
 	TLS TLSFiles
 	// ConnectTimeout and InitializeTimeout bound the two steps of connecting; 0: the client's
@@ -79,6 +81,7 @@ type Registry struct {
 	Token         Secret
 	TokenFile     string // has the token if Token is empty; read for each session
 	AccountID     string // may be empty
+	CA            string // a PEM file with the authorities to trust, as in TLSFiles; empty: see package httpclient
 }
 
 // Address returns a printable address without secrets: a URL without user and query, or a
@@ -132,6 +135,8 @@ type Config struct {
 	// Source is where the configuration was found: a variable or the path of a file; empty:
 	// nowhere.
 	Source string
+	// Warning is about the file; empty: none.
+	Warning string
 }
 
 // Find returns the environment with an id.

@@ -119,6 +119,9 @@ func (e entry) spec(dir string) (Spec, error) {
 	if err := checkID(s.ID); err != nil {
 		return s, err
 	}
+	if own, ok := e.connects(); ok {
+		e = own
+	}
 	if err := e.checkKind(s.ID); err != nil {
 		return s, err
 	}
@@ -126,7 +129,7 @@ func (e entry) spec(dir string) (Spec, error) {
 	case e.Rendezvous != nil:
 		return e.rendezvous(s, dir)
 	case e.SSH != nil:
-		return e.ssh(s)
+		return e.ssh(s, dir)
 	case e.Program == nil && (e.Args != nil || e.Env != nil || e.Dir != nil):
 		return s, invalid("environment `%s` args, env, and cwd require program", s.ID)
 	case e.URL == nil && e.ConnectTimeout != nil:
@@ -158,12 +161,18 @@ func (e entry) checkKind(id string) error {
 	switch {
 	case own > 0 && all > 1:
 		return invalid("environment `%s` must set exactly one of url, program, rendezvous or ssh", id)
-	case e.Rendezvous == nil && (e.EnvironmentID != nil || e.TokenFile != nil):
-		return invalid("environment `%s` environment_id and token_file require rendezvous", id)
+	case e.Rendezvous == nil && e.EnvironmentID != nil:
+		return invalid("environment `%s` environment_id requires rendezvous", id)
+	case e.Rendezvous == nil && e.URL == nil && e.TokenFile != nil:
+		return invalid("environment `%s` token_file requires url or rendezvous", id)
+	case e.BearerToken != nil && e.TokenFile != nil:
+		return invalid("environment `%s` must set at most one of auth_bearer_token and token_file", id)
 	case e.SSH == nil && (e.SSHArgs != nil || e.Codex != nil):
 		return invalid("environment `%s` ssh_args and codex require ssh", id)
-	case own > 0 && (e.BearerToken != nil || e.CA != nil || e.ClientCert != nil || e.ClientKey != nil || e.ConnectTimeout != nil):
-		return invalid("environment `%s` auth_bearer_token, ca, client_cert, client_key, and connect_timeout_sec require url", id)
+	case own > 0 && (e.BearerToken != nil || e.ClientCert != nil || e.ClientKey != nil || e.ConnectTimeout != nil):
+		return invalid("environment `%s` auth_bearer_token, client_cert, client_key, and connect_timeout_sec require url", id)
+	case e.SSH != nil && e.CA != nil:
+		return invalid("environment `%s` ca requires url or rendezvous", id)
 	case own > 0 && (e.Args != nil || e.Env != nil || e.Dir != nil):
 		return invalid("environment `%s` args, env, and cwd require program", id)
 	}
@@ -177,27 +186,37 @@ func (e entry) rendezvous(s Spec, dir string) (Spec, error) {
 	if e.EnvironmentID != nil {
 		s.Registry.EnvironmentID = strings.TrimSpace(*e.EnvironmentID)
 	}
-	if e.TokenFile != nil {
-		s.Registry.TokenFile = strings.TrimSpace(*e.TokenFile)
-	}
+	s.Registry.TokenFile = absolute(e.TokenFile, dir)
+	s.Registry.CA = absolute(e.CA, dir)
 	u, err := url.Parse(s.Registry.URL)
 	switch {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
 		return s, invalid("environment `%s` rendezvous must be an https:// URL", s.ID)
 	case s.Registry.EnvironmentID == "":
 		return s, invalid("environment `%s` environment_id cannot be empty", s.ID)
+	case e.CA != nil && (s.Registry.CA == "" || u.Scheme != "https"):
+		return s, invalid("environment `%s` ca requires an https:// URL, and cannot be empty", s.ID)
 	case s.Registry.TokenFile == "":
 		return s, invalid("environment `%s` rendezvous requires token_file", s.ID)
-	}
-	if !filepath.IsAbs(s.Registry.TokenFile) {
-		s.Registry.TokenFile = filepath.Join(dir, s.Registry.TokenFile)
 	}
 	return s, nil
 }
 
+// absolute returns the absolute path that a member means; empty: it is missing or blank.
+func absolute(member *string, dir string) string {
+	if member == nil {
+		return ""
+	}
+	path := strings.TrimSpace(*member)
+	if path != "" && !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	return path
+}
+
 // ssh converts an entry of a machine that is reached by ssh.
-func (e entry) ssh(s Spec) (Spec, error) {
-	s.Kind, s.Host = SSH, SSHHost{Host: strings.TrimSpace(*e.SSH), Args: e.SSHArgs}
+func (e entry) ssh(s Spec, dir string) (Spec, error) {
+	s.Kind, s.Host = SSH, SSHHost{Host: strings.TrimSpace(*e.SSH), Args: e.SSHArgs, Sockets: SocketDir(dir)}
 	if e.Codex != nil {
 		s.Host.Codex = strings.TrimSpace(*e.Codex)
 	}
@@ -248,6 +267,9 @@ func (e entry) webSocket(s Spec, dir string) (Spec, error) {
 	}
 	if e.BearerToken != nil {
 		s.Token = Secret(strings.TrimSpace(*e.BearerToken))
+	}
+	if s.TokenFile = absolute(e.TokenFile, dir); e.TokenFile != nil && s.TokenFile == "" {
+		return s, invalid("environment `%s` token_file cannot be empty", s.ID)
 	}
 	if s.URL == "" {
 		return s, invalid("environment url cannot be empty")

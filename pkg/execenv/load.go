@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 
 	"codex.internal/pkg/account/registry"
@@ -65,11 +67,22 @@ func Load(o LoadOptions) (Config, error) {
 		if err != nil {
 			return Config{}, &FileError{Path: path, Err: err}
 		}
+		c.Warning = exposed(c, path)
 		return c, nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return Config{}, invalid("failed to read environment config `%s`: %v", path, cause(err))
 	}
 	return fromURL(get), nil
+}
+
+// exposed returns a warning if other users can read a token in the file.
+func exposed(c Config, path string) string {
+	info, err := os.Stat(path)
+	if err != nil || runtime.GOOS == "windows" || info.Mode().Perm()&0o044 == 0 ||
+		!slices.ContainsFunc(c.Environments, func(s Spec) bool { return s.Token != "" }) {
+		return ""
+	}
+	return fmt.Sprintf("%s has the mode %04o and holds a token: other users can read it; run chmod 600 %s", path, info.Mode().Perm(), path)
 }
 
 // fromRegistry returns the configuration of the variables of a registry; false: none is set. A

@@ -66,15 +66,15 @@ func TestOrderOfSelection(t *testing.T) {
 		err        string
 	}{
 		{"nothing", "", nil, local, ""},
-		{"a registry before all", "broken", with(URLVariable, "ws://u"), Config{"remote", []Spec{noise}, registryURLVariable}, ""},
-		{"a registry with an account", "", with(registryAccountVariable, "a"), Config{"remote", []Spec{account}, registryURLVariable}, ""},
+		{"a registry before all", "broken", with(URLVariable, "ws://u"), Config{"remote", []Spec{noise}, registryURLVariable, ""}, ""},
+		{"a registry with an account", "", with(registryAccountVariable, "a"), Config{"remote", []Spec{account}, registryURLVariable, ""}, ""},
 		{"a registry without its URL", "", with(registryURLVariable, " "), Config{}, incomplete},
 		{"a registry without an id", "", with(registryIDVariable, ""), Config{}, incomplete},
 		{"a registry without a token", "", with(registryTokenVariable, ""), Config{}, incomplete},
 		{"an account alone is no registry", "", map[string]string{registryAccountVariable: "a"}, local, ""},
-		{"a file before a URL", "include_local = true", map[string]string{URLVariable: "ws://u"}, Config{"local", []Spec{builtIn}, "PATH"}, ""},
-		{"a URL", "", map[string]string{URLVariable: " ws://u "}, Config{"remote", []Spec{url}, URLVariable}, ""},
-		{"a URL with a token", "", map[string]string{URLVariable: "ws://u", TokenVariable: "k"}, Config{"remote", []Spec{token}, URLVariable}, ""},
+		{"a file before a URL", "include_local = true", map[string]string{URLVariable: "ws://u"}, Config{"local", []Spec{builtIn}, "PATH", ""}, ""},
+		{"a URL", "", map[string]string{URLVariable: " ws://u "}, Config{"remote", []Spec{url}, URLVariable, ""}, ""},
+		{"a URL with a token", "", map[string]string{URLVariable: "ws://u", TokenVariable: "k"}, Config{"remote", []Spec{token}, URLVariable, ""}, ""},
 		{"a blank URL", "", map[string]string{URLVariable: "  "}, local, ""},
 		{"none", "", map[string]string{URLVariable: "None"}, Config{Source: URLVariable}, ""},
 	} {
@@ -208,7 +208,7 @@ A = "1"
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := load(t, tt.head+both, nil)
-			if want := (Config{tt.defaults, tt.want, "PATH"}); err != "" || !reflect.DeepEqual(got, want) {
+			if want := (Config{Default: tt.defaults, Environments: tt.want, Source: "PATH"}); err != "" || !reflect.DeepEqual(got, want) {
 				t.Errorf("%#v, %q; want %#v", got, err, want)
 			}
 			if ids := strings.Join(got.IDs(), " "); ids != tt.ids {

@@ -30,25 +30,32 @@ type noiseOpener struct {
 }
 
 func (n *noiseOpener) connect(ctx context.Context, r Registry, opts execclient.Options) (*execclient.Client, error) {
+	dialer, err := n.dialer(r, opts.Logger)
+	if err != nil {
+		return nil, err
+	}
+	if opts.OnStateChange != nil {
+		opts.OnStateChange = n.states.start(opts.OnStateChange)
+	}
+	return execclient.Dial(ctx, dialer, opts)
+}
+
+// dialer returns the dialer of streams, all with the same identity.
+func (n *noiseOpener) dialer(r Registry, log *slog.Logger) (execclient.Dialer, error) {
 	if n.harness == nil {
 		var err error
 		if r.Token, err = r.token(); err != nil {
 			return nil, err
 		}
-		identity, err := n.identity(r, opts.Logger)
+		identity, err := n.identity(r, log)
 		if err != nil {
 			return nil, err
 		}
-		harness, err := newHarness(r, identity, n.agent, opts.Logger, n.states.linkChanged)
-		if err != nil {
+		if n.harness, err = newHarness(r, identity, n.agent, log, n.states.linkChanged); err != nil {
 			return nil, err
 		}
-		n.harness = harness
 	}
-	if opts.OnStateChange != nil {
-		opts.OnStateChange = n.states.start(opts.OnStateChange)
-	}
-	return execclient.Dial(ctx, execclient.DialerOf(n.harness), opts)
+	return execclient.DialerOf(n.harness), nil
 }
 
 // identity returns the key of the client for an environment.
@@ -66,13 +73,18 @@ func (r Registry) token() (Secret, error) {
 	if r.TokenFile == "" {
 		return r.Token, nil
 	}
-	text, err := safeopen.ReadFile(r.TokenFile, maxTokenBytes)
+	return readToken(r.TokenFile)
+}
+
+// readToken reads a file with a token.
+func readToken(path string) (Secret, error) {
+	text, err := safeopen.ReadFile(path, maxTokenBytes)
 	if err != nil {
 		return "", fmt.Errorf("read token_file: %w", err)
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" {
-		return "", fmt.Errorf("token_file %s is empty", r.TokenFile)
+		return "", fmt.Errorf("token_file %s is empty", path)
 	}
 	return Secret(token), nil
 }
@@ -129,6 +141,11 @@ func newHarness(r Registry, identity *noise.Identity, agent string, log *slog.Lo
 	transport, err := httpclient.New(os.Getenv)
 	if err != nil {
 		return nil, err
+	}
+	if r.CA != "" {
+		if transport.TLSClientConfig, err = (TLSFiles{CA: r.CA}).config(); err != nil {
+			return nil, err
+		}
 	}
 	// The environment makes one request per connection. Keeping an HTTP connection open is not
 	// worth it, and it would have to be closed.

@@ -63,6 +63,7 @@ Example:
 			if err != nil {
 				return err
 			}
+			Warn(s.Err, config)
 			ids := c.Args().Slice()
 			if len(ids) == 0 {
 				ids = config.IDs()

@@ -3,12 +3,15 @@ package environments
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/execenv"
+	"codex.internal/pkg/host/safeopen"
 	"codex.internal/pkg/host/terminal"
 	"github.com/urfave/cli/v2"
 )
@@ -24,8 +27,16 @@ or one that ssh starts on another machine (--ssh). The file is created if it doe
 exist; its comments and its order do not change. To try the new environment, run codex
 environments check.
 
---token-file names a file with a token. With --url the token is copied into
-` + execenv.FileName + `; with --rendezvous the file is read whenever the token is needed.
+Codex CLI reads the file, too. What it does not know is written as a program with
+arguments: this program, as codex environments connect. If you move this program, add
+the environment again.
+
+--token-file names a file with a token, which only you can read. It is read whenever the
+token is needed.
+
+--default also writes include_local = false, unless the file has a line about it. Without
+that, Codex CLI runs commands on this machine, without a word, if it does not reach the
+default. With --keep-local this machine stays an environment, called local.
 
 --ssh cannot ask for a password, so ssh must log in with a key. codex must be on the
 PATH of that machine, or in ~/.local/bin, ~/bin or /usr/local/bin. --install copies this
@@ -36,55 +47,100 @@ Examples:
    codex environments add devbox --url wss://devbox:8765 --token-file token --default
    codex environments add box --rendezvous https://meet.example:8766 --token-file ~/box.token
    codex environments add build --ssh me@build.example --install`,
-		Flags: []cli.Flag{
-			cmdutil.OtherWords,
-			&cli.StringFlag{Name: "url", Usage: "the server's `URL`: ws://HOST:PORT, wss://HOST:PORT or unix:///PATH"},
-			&cli.StringFlag{Name: "ca", Usage: "--url wss://: trust the authorities in `FILE`, and no others"},
-			&cli.StringFlag{Name: "client-cert", Usage: "--url wss://: show the certificate in `FILE`"},
-			&cli.StringFlag{Name: "client-key", Usage: "--url wss://: the `FILE` with the key of --client-cert"},
-			&cli.StringFlag{Name: "rendezvous", Usage: "the `URL` of a rendezvous service: https://HOST:PORT"},
-			&cli.StringFlag{Name: "environment-id", Usage: "--rendezvous: the `ID` there", DefaultText: "the same id"},
-			&cli.StringFlag{Name: "token-file", Usage: "--url, --rendezvous: the `FILE` with the token"},
-			&cli.StringFlag{Name: "ssh", Usage: "start a server by ssh on that machine (`[USER@]HOST`)"},
-			&cli.StringSliceFlag{Name: "ssh-arg", Usage: "--ssh: an `ARGUMENT` for ssh, as in --ssh-arg=-p --ssh-arg=2222; may be repeated"},
-			&cli.StringFlag{Name: "codex", Usage: "--ssh: the `PATH` of codex on that machine", DefaultText: "looked for"},
+		Flags: append(addressFlags(),
 			&cli.BoolFlag{Name: "install", Usage: "--ssh: copy this program to that machine first"},
 			&cli.BoolFlag{Name: "default", Usage: "make this the default environment"},
-		},
+			keepLocalFlag()),
 		Action: func(c *cli.Context) error { return addEnvironment(c, s) },
 	}
 }
 
+// addressFlags are the options that describe an environment.
+func addressFlags() []cli.Flag {
+	return []cli.Flag{
+		cmdutil.OtherWords,
+		&cli.StringFlag{Name: "url", Usage: "the server's `URL`: ws://HOST:PORT, wss://HOST:PORT or unix:///PATH"},
+		&cli.StringFlag{Name: "ca", Usage: "--url wss://, --rendezvous https://: trust the authorities in `FILE`, and no others"},
+		&cli.StringFlag{Name: "client-cert", Usage: "--url wss://: show the certificate in `FILE`"},
+		&cli.StringFlag{Name: "client-key", Usage: "--url wss://: the `FILE` with the key of --client-cert"},
+		&cli.StringFlag{Name: "rendezvous", Usage: "the `URL` of a rendezvous service: https://HOST:PORT"},
+		&cli.StringFlag{Name: "environment-id", Usage: "--rendezvous: the `ID` there", DefaultText: "the same id"},
+		&cli.StringFlag{Name: "token-file", Usage: "--url, --rendezvous: the `FILE` with the token"},
+		&cli.StringFlag{Name: "ssh", Usage: "start a server by ssh on that machine (`[USER@]HOST`)"},
+		&cli.StringSliceFlag{Name: "ssh-arg", Usage: "--ssh: an `ARGUMENT` for ssh, as in --ssh-arg=-p --ssh-arg=2222; may be repeated"},
+		&cli.StringFlag{Name: "codex", Usage: "--ssh: the `PATH` of codex on that machine", DefaultText: "looked for"},
+	}
+}
+
+func keepLocalFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "keep-local", Usage: "leave this machine as an environment (include_local = true)"}
+}
+
 func addEnvironment(c *cli.Context, s cmdutil.Streams) error {
-	e, err := newEntry(c)
+	if c.NArg() != 1 {
+		return cmdutil.Usagef("add takes the id of one environment, got %d", c.NArg())
+	}
+	if c.Bool("keep-local") && !c.Bool("default") {
+		return cmdutil.Usagef("--keep-local has no effect without --default")
+	}
+	e, err := newEntry(c, c.Args().First())
 	if err != nil {
 		return err
 	}
-	dir, err := home.Find()
+	editor, err := newEditor(c)
 	if err != nil {
 		return err
+	}
+	if e.TokenFile != "" {
+		if err := checkToken(e.TokenFile); err != nil {
+			return err
+		}
 	}
 	if c.Bool("install") {
-		if err := install(c.Context, s.Err, execenv.SSHHost{Host: e.SSH, Args: e.SSHArgs}); err != nil {
+		host := execenv.SSHHost{Host: e.SSH, Args: e.SSHArgs, Sockets: execenv.SocketDir(editor.Home)}
+		if err := install(c.Context, s.Err, host); err != nil {
 			return fmt.Errorf("copy this program to %s: %w", e.SSH, err)
 		}
 	}
-	path, err := execenv.Add(dir, e, c.Bool("default"))
+	done, err := editor.Add(e, c.Bool("default"))
 	if err != nil {
 		return fmt.Errorf("add the environment `%s`: %w", e.ID, err)
 	}
-	_, err = fmt.Fprintf(s.Out, "Added %s to %s. Try it: codex environments check %s\n", e.ID, terminal.Text(path), e.ID)
+	showEdited(s, done)
+	_, err = fmt.Fprintf(s.Out, "Added %s to %s. Try it: codex environments check %s\n", e.ID, terminal.Text(done.Path), e.ID)
 	return err
 }
 
-// newEntry returns the environment that the options describe.
-func newEntry(c *cli.Context) (execenv.Entry, error) {
-	e := execenv.Entry{
-		ID: c.Args().First(), URL: c.String("url"), Rendezvous: c.String("rendezvous"), EnvironmentID: c.String("environment-id"),
-		SSH: c.String("ssh"), SSHArgs: c.StringSlice("ssh-arg"), Codex: c.String("codex"),
+// newEditor returns the editor of the user's file.
+func newEditor(c *cli.Context) (execenv.Editor, error) {
+	dir, err := home.Find()
+	return execenv.Editor{Home: dir, Self: cmdutil.SelfExe(), KeepLocal: c.Bool("keep-local")}, err
+}
+
+// showEdited prints what an edit changed besides what the user asked for.
+func showEdited(s cmdutil.Streams, done execenv.Edited) {
+	path := terminal.Text(done.Path)
+	if len(done.Converted) > 0 {
+		fmt.Fprintf(s.Err, "codex: wrote %s as a program with arguments: Codex CLI refused the file before\n", strings.Join(done.Converted, ", "))
 	}
-	if c.NArg() != 1 {
-		return e, cmdutil.Usagef("add takes the id of one environment, got %d", c.NArg())
+	if len(done.Unreadable) > 0 {
+		fmt.Fprintf(s.Err, "codex: warning: Codex CLI refuses %s because of %s: remove it and add it again, with --token-file if it has a token\n",
+			path, strings.Join(done.Unreadable, ", "))
+	}
+	if done.Opened != 0 {
+		fmt.Fprintf(s.Err, "codex: other users could read or change %s (mode %04o): it has the mode 0600 now\n", path, done.Opened)
+	}
+	if done.LocalExcluded {
+		fmt.Fprintln(s.Err, "codex: wrote include_local = false: otherwise Codex CLI runs commands on this machine, without a word, if it does not reach the default; "+
+			"codex environments use local, or --keep-local, brings this machine back")
+	}
+}
+
+// newEntry returns the environment that the options describe.
+func newEntry(c *cli.Context, id string) (execenv.Entry, error) {
+	e := execenv.Entry{
+		ID: id, URL: c.String("url"), Rendezvous: c.String("rendezvous"), EnvironmentID: c.String("environment-id"),
+		SSH: c.String("ssh"), SSHArgs: c.StringSlice("ssh-arg"), Codex: c.String("codex"),
 	}
 	kinds := 0
 	for _, kind := range []string{e.URL, e.Rendezvous, e.SSH} {
@@ -93,10 +149,10 @@ func newEntry(c *cli.Context) (execenv.Entry, error) {
 		}
 	}
 	if kinds != 1 {
-		return e, cmdutil.Usagef("add needs one of --url, --rendezvous and --ssh")
+		return e, cmdutil.Usagef("%s needs one of --url, --rendezvous and --ssh", c.Command.Name)
 	}
 	for name, of := range map[string]string{
-		"ca": e.URL, "client-cert": e.URL, "client-key": e.URL, "environment-id": e.Rendezvous,
+		"ca": e.URL + e.Rendezvous, "client-cert": e.URL, "client-key": e.URL, "environment-id": e.Rendezvous,
 		"token-file": e.URL + e.Rendezvous, "ssh-arg": e.SSH, "codex": e.SSH, "install": e.SSH,
 	} {
 		if c.IsSet(name) && of == "" {
@@ -113,29 +169,93 @@ func newEntry(c *cli.Context) (execenv.Entry, error) {
 			return e, err
 		}
 	}
-	if e.URL != "" && e.TokenFile != "" {
-		token, err := readToken(e.TokenFile)
-		if err != nil {
-			return e, err
-		}
-		e.BearerToken, e.TokenFile = token, ""
-	}
 	return e, nil
 }
 
-// readToken reads a file with a token. It may be a pipe.
-func readToken(path string) (string, error) {
-	f, err := os.Open(path)
+// checkToken returns an error unless a file has one token, and only this user can read it. The file
+// is read again at each use, so it cannot be a pipe.
+func checkToken(path string) error {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	text, err := safeopen.ReadPrivate(path, maxTokenBytes)
 	if err != nil {
-		return "", err
+		return fmt.Errorf("--token-file, which is read whenever the token is needed: %w", err)
 	}
-	defer f.Close()
-	text, err := readAtMost(f, maxTokenBytes)
-	token := strings.TrimSpace(text)
-	if err == nil && (token == "" || strings.ContainsAny(token, "\r\n")) {
-		err = fmt.Errorf("%s: expected one token in one line", path)
+	if token := strings.TrimSpace(string(text)); token == "" || strings.ContainsAny(token, "\r\n") {
+		return fmt.Errorf("--token-file %s: expected one token in one line", path)
 	}
-	return token, err
+	return nil
+}
+
+func environmentsConnectCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "connect", Usage: "connect stdin and stdout to the server of an environment",
+		Description: `Passes the messages of a client on stdin and stdout to a server, and its answers back.
+Codex CLI starts this command for an environment that it cannot reach itself: see codex
+environments add. The options are those of codex environments add.
+
+Example:
+   codex environments connect --ssh=me@build.example`,
+		Flags: addressFlags(),
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return cmdutil.Usagef("connect takes no arguments, got %q", c.Args().First())
+			}
+			if c.String("rendezvous") != "" && c.String("environment-id") == "" {
+				return cmdutil.Usagef("connect --rendezvous needs --environment-id")
+			}
+			e, err := newEntry(c, "connect")
+			if err != nil {
+				return err
+			}
+			dir, err := home.Find()
+			if err != nil {
+				return err
+			}
+			spec, err := e.Spec(dir)
+			if err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(c.Context, append(cmdutil.NotIgnored(os.Interrupt), syscall.SIGTERM)...)
+			defer stop()
+			return execenv.Forward(ctx, spec, execenv.Options{
+				ClientKeys: filepath.Join(dir, home.ClientKeys), ClientKeysOptional: true,
+				UserAgent: cmdutil.UserAgent("codex-environments"), Stderr: s.Err,
+			}, s.In, s.Out)
+		},
+	}
+}
+
+func environmentsUseCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "use", Usage: "make an environment the default", ArgsUsage: "ID",
+		Description: `Sets the default of ` + execenv.FileName + `, for this program and for Codex CLI. With
+an ID other than local it also writes include_local = false, as codex environments
+add --default does.
+
+Examples:
+   codex environments use devbox
+   codex environments use local`,
+		Flags: []cli.Flag{&cmdutil.Operands{Kind: cmdutil.OfferWords, Words: IDs}, keepLocalFlag()},
+		Action: func(c *cli.Context) error {
+			if c.NArg() != 1 {
+				return cmdutil.Usagef("use takes the id of one environment, got %d", c.NArg())
+			}
+			editor, err := newEditor(c)
+			if err != nil {
+				return err
+			}
+			id := c.Args().First()
+			done, err := editor.Use(id)
+			if err != nil {
+				return fmt.Errorf("make the environment `%s` the default: %w", terminal.Text(id), err)
+			}
+			showEdited(s, done)
+			_, err = fmt.Fprintf(s.Out, "%s is the default of %s now.\n", id, terminal.Text(done.Path))
+			return err
+		},
+	}
 }
 
 func environmentsRemoveCommand(s cmdutil.Streams) *cli.Command {
@@ -150,16 +270,17 @@ Example:
 			if c.NArg() != 1 {
 				return cmdutil.Usagef("remove takes the id of one environment, got %d", c.NArg())
 			}
-			dir, err := home.Find()
+			editor, err := newEditor(c)
 			if err != nil {
 				return err
 			}
 			id := c.Args().First()
-			path, err := execenv.Remove(dir, id)
+			done, err := editor.Remove(id)
 			if err != nil {
 				return fmt.Errorf("remove the environment `%s`: %w", terminal.Text(id), err)
 			}
-			_, err = fmt.Fprintf(s.Out, "Removed %s from %s.\n", terminal.Text(id), terminal.Text(path))
+			showEdited(s, done)
+			_, err = fmt.Fprintf(s.Out, "Removed %s from %s.\n", terminal.Text(id), terminal.Text(done.Path))
 			return err
 		},
 	}

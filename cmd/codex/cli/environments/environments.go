@@ -43,14 +43,12 @@ Examples:
    id = "devbox"
    url = "ws://127.0.0.1:8765"
    [[environments]]
-   id = "build"
-   ssh = "me@build"             # starts a server there
-   [[environments]]
-   id = "box"
-   rendezvous = "https://meet.example:8766"
-   token_file = "box.token"     # relative to $CODEX_HOME`,
+   id = "container"
+   program = "docker"           # speaks the protocol on stdin and stdout
+   args = ["exec", "-i", "work", "codex", "exec-server", "--listen", "stdio"]`,
 		Subcommands: []*cli.Command{
-			environmentsListCommand(s), environmentsCheckCommand(s), environmentsAddCommand(s), environmentsRemoveCommand(s),
+			environmentsListCommand(s), environmentsCheckCommand(s), environmentsAddCommand(s),
+			environmentsUseCommand(s), environmentsRemoveCommand(s), environmentsConnectCommand(s),
 		},
 	}
 }
@@ -89,6 +87,7 @@ Example:
 			if err != nil {
 				return err
 			}
+			Warn(s.Err, config)
 			entries := make([]environmentEntry, 0, len(config.Environments))
 			for _, e := range config.Environments {
 				entries = append(entries, newEnvironmentEntry(config, e))

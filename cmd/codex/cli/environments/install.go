@@ -76,12 +76,3 @@ func (b *limitedBuffer) Write(text []byte) (int, error) {
 	b.to.Write(text[:min(len(text), maxPrinted-b.to.Len())])
 	return len(text), nil
 }
-
-// readAtMost reads a text of at most limit bytes.
-func readAtMost(r io.Reader, limit int) (string, error) {
-	text, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
-	if err == nil && len(text) > limit {
-		err = fmt.Errorf("more than %d bytes", limit)
-	}
-	return string(text), err
-}

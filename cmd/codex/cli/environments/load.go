@@ -2,6 +2,7 @@ package environments
 
 import (
 	"errors"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/account/registry"
 	"codex.internal/pkg/execenv"
+	"codex.internal/pkg/host/terminal"
 )
 
 // Load returns the configured environments. id may name an environment that only a registry knows.
@@ -34,6 +36,13 @@ func Load(id string) (execenv.Config, error) {
 		advice += "; codex remote --env ID does without " + execenv.NoiseVariables[1]
 	}
 	return config, cmdutil.WithAdvice(err, advice)
+}
+
+// Warn prints the warning about the file of environments, if there is one.
+func Warn(errs io.Writer, config execenv.Config) {
+	if config.Warning != "" {
+		cmdutil.Messagef(errs, "codex: warning: %s\n", terminal.Text(config.Warning))
+	}
 }
 
 // UnknownEnvironment returns the error for an id that no environment has.

@@ -130,6 +130,7 @@ func chooseServer(c *cli.Context) (execenv.Spec, error) {
 	if err != nil {
 		return execenv.Spec{}, err
 	}
+	environments.Warn(c.App.ErrWriter, config)
 	if id == "" {
 		id = config.Default
 		if config.Source == "" {

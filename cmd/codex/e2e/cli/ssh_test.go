@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/testutil"
 )
 
@@ -99,15 +100,62 @@ func TestRendezvousEnvironment(t *testing.T) {
 		t.Skip("it takes seconds")
 	}
 	t.Parallel()
-	home, env := harness.HomeDirectory(t, map[string]string{"token": "\n"})
+	home, env := harness.HomeDirectory(t, map[string]string{"token": "secret\n"})
 	run := func(args ...string) (string, string, int) { return harness.RunWith(t, env, home, "", args...) }
 	if _, errs, code := run("environments", "add", "box", "--rendezvous", "https://127.0.0.1:1", "--token-file", filepath.Join(home, "token")); code != 0 {
 		t.Fatal(errs)
 	}
+	harness.Must(t, os.Truncate(filepath.Join(home, "token"), 0))
 	if out, _, _ := run("environments", "list"); !strings.Contains(out, "box    noise  https://127.0.0.1:1 (box)") {
 		t.Errorf("listed %q", out)
 	}
 	if _, errs, code := run("remote", "--env", "box", "run", "--", "true"); code != 255 || !strings.Contains(errs, "is empty") {
 		t.Errorf(`got exit code %d, stderr %q; want exit code 255, stderr with "is empty"`, code, errs)
+	}
+}
+
+// TestConnectForCodexCLI starts the programs that environments add writes, as Codex CLI does, and runs
+// a command through each. TestRemoteEnvironment does the same for a rendezvous service.
+func TestConnectForCodexCLI(t *testing.T) {
+	t.Parallel()
+	there, home, env := fakeSSH(t, "echo Welcome")
+	harness.Must(t, os.MkdirAll(filepath.Join(there, ".local/bin"), 0o755))
+	harness.Must(t, os.Symlink(harness.Codex, filepath.Join(there, ".local/bin/codex")))
+	token := filepath.Join(home, "token")
+	harness.Must(t, os.WriteFile(token, []byte(strings.Repeat("secret", 6)+"\n"), 0o600))
+	_, url := harness.Server(t, "--ws-auth", "capability-token", "--ws-token-file", token)
+	add := func(args ...string) (string, int) {
+		_, errs, code := harness.RunWith(t, env, home, "", append([]string{"environments", "add"}, args...)...)
+		return errs, code
+	}
+	for _, args := range [][]string{{"build", "--ssh", "me@build"}, {"devbox", "--url", url, "--token-file", token}, {"lost", "--ssh", "me@nowhere"}} {
+		if errs, code := add(args...); code != 0 {
+			t.Fatalf("add %v: %d, %s", args, code, errs)
+		}
+	}
+	for _, id := range []string{"build", "devbox"} {
+		program := harness.WrittenProgram(t, home, env, id)
+		c, err := execclient.StartCommand(t.Context(), program, execclient.Options{})
+		harness.Must(t, err)
+		out, err := c.CommandContext(t.Context(), "sh", "-c", "echo there; exec 2>&1; echo done").Output()
+		if err != nil || string(out) != "there\ndone\n" {
+			t.Errorf("%s: got %q, %v", id, out, err)
+		}
+		harness.Must(t, c.Close())
+	}
+	program := harness.WrittenProgram(t, home, env, "lost")
+	said := new(strings.Builder)
+	program.Stderr = said
+	if c, err := execclient.StartCommand(t.Context(), program, execclient.Options{}); err == nil {
+		t.Error("connected to nowhere")
+		_ = c.Close()
+	}
+	if !strings.Contains(said.String(), "Error: ssh me@nowhere: ssh: Could not resolve hostname") {
+		t.Errorf("got stderr %q, want the reason of ssh", said)
+	}
+
+	harness.Must(t, os.Chmod(token, 0o644))
+	if errs, code := add("open", "--url", url, "--token-file", token); code != 1 || !strings.Contains(errs, "it has mode 0644: other users may read or change it; run `chmod 600` on it") {
+		t.Errorf("a token for everybody: %d, %s", code, errs)
 	}
 }

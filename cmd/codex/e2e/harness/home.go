@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	codexhome "codex.internal/pkg/account/home"
+	"codex.internal/pkg/execclient"
 )
 
 // HomeDirectory creates a home for codex, and returns it with an environment that names it. The
@@ -52,4 +55,32 @@ func WithoutLog(text string) string {
 		}
 	}
 	return b.String()
+}
+
+// WrittenProgram returns the program of an environment in environments.toml, as Codex CLI starts it.
+// The file must have only members that Codex CLI 0.142.0 knows, too.
+func WrittenProgram(t *testing.T, home string, env []string, id string) execclient.Command {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(home, "environments.toml"))
+	Must(t, err)
+	var file struct {
+		Default      string `toml:"default"`
+		IncludeLocal bool   `toml:"include_local"`
+		Environments []struct {
+			ID      string   `toml:"id"`
+			URL     string   `toml:"url"`
+			Program string   `toml:"program"`
+			Args    []string `toml:"args"`
+		} `toml:"environments"`
+	}
+	if err := codexhome.DecodeTOML(text, &file, true); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	for _, e := range file.Environments {
+		if e.ID == id && e.Program != "" {
+			return execclient.Command{Path: e.Program, Args: e.Args, Env: env, Stderr: ShownOnFailure(t)}
+		}
+	}
+	t.Fatalf("got no program of %s in %s", id, text)
+	return execclient.Command{}
 }

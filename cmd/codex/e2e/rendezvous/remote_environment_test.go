@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/execclient"
 )
 
 // executor starts codex exec-server --remote and waits until it is connected.
@@ -93,6 +94,24 @@ func TestRemoteEnvironment(t *testing.T) {
 	if _, errs, code := harness.RunWith(t, registryEnv(env[:len(env)-1], m, theirs), home, "", "remote", "--env", "ci-1", "info"); code != 255 || !strings.Contains(errs, "certificate signed by unknown authority") {
 		t.Errorf("an unknown authority: %d %q", code, errs)
 	}
+
+	// The file of environments names the authority, and Codex CLI starts this program.
+	token := filepath.Join(dir, "token")
+	harness.Must(t, os.WriteFile(token, []byte(m.Token("--role", "harness", "--environment", "ci-1")), 0o600))
+	plain := env[:len(env)-1]
+	_, errs, code = harness.RunWith(t, plain, home, "", "environments", "add", "box", "--rendezvous", m.URL, "--environment-id", "ci-1", "--token-file", token, "--ca", cert, "--default")
+	if code != 0 {
+		t.Fatalf("add: %d %q", code, errs)
+	}
+	if out, errs, code := harness.RunWith(t, plain, home, "", "remote", "run", "--", "echo", "there"); code != 0 || out != "there\n" {
+		t.Errorf("run in the file's environment: %d %q %q", code, out, errs)
+	}
+	c, err := execclient.StartCommand(t.Context(), harness.WrittenProgram(t, home, plain, "box"), execclient.Options{})
+	harness.Must(t, err)
+	if out, err := c.CommandContext(t.Context(), "echo", "there").Output(); err != nil || string(out) != "there\n" {
+		t.Errorf("through the program: %q, %v", out, err)
+	}
+	harness.Must(t, c.Close())
 }
 
 // TestForward: a client reaches a listening server through a program that registers for it. It also
