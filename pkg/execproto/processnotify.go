@@ -63,6 +63,9 @@ type Denial struct {
 	Protocol string // as in PolicyRequest
 	Count    uint64
 	Reason   string // as in PolicyDecisionNotification
+	// Rule is the rule that refused it, an egress.Rule, and Detail is what is known besides, such as an address of the name. Older
+	// servers report neither.
+	Rule, Detail string
 }
 
 // DenialNetwork is the kind of a host that the process's network proxy refused.
@@ -75,6 +78,8 @@ func (d *Denial) Fields(c *jsonwire.Codec) {
 	c.Text("protocol", need, &d.Protocol)
 	c.Uint64("count", need, &d.Count)
 	c.Text("reason", need, &d.Reason)
+	c.Text("rule", orNull|omit, &d.Rule)
+	c.Text("detail", orNull|omit, &d.Detail)
 }
 
 // SandboxRefusal is a policy that could not be enforced, and the reason.

@@ -89,8 +89,8 @@ var vectors = []vector{
 			`{"path":"","contents":""},"metadata":null}],"namespaceManifests":[{"path":"","contents":""}],"warnings":["w"],"error":"e"}`},
 	{&DiscoverResult{[]CapabilityRoot{}}, `{"roots":[]}`},
 
-	{&Denial{"network", "a.test", 443, "https_connect", 2, "not_allowed"},
-		`{"kind":"network","host":"a.test","port":443,"protocol":"https_connect","count":2,"reason":"not_allowed"}`},
+	{&Denial{"network", "a.test", 443, "https_connect", 2, "not_allowed", "unlisted", "no pattern"},
+		`{"kind":"network","host":"a.test","port":443,"protocol":"https_connect","count":2,"reason":"not_allowed","rule":"unlisted","detail":"no pattern"}`},
 	{&ShellSnapshot{"s", SnapshotShell{"bash", "/bin/bash"}}, `{"scopeId":"s","shell":{"name":"bash","path":"/bin/bash"}}`},
 	{&SnapshotShell{"bash", "/bin/bash"}, `{"name":"bash","path":"/bin/bash"}`},
 	{&InstalledParams{"file:///", []byte(`{"permissions":{}}`)}, `{"cwd":"file:///","sandbox":{"permissions":{}}}`},

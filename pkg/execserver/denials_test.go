@@ -46,7 +46,8 @@ func TestDenialsComeWithTheExit(t *testing.T) {
 	}, nil)
 	exited := p.wait(func(m message) bool { return m.Method == execproto.NotifyProcessExited })
 	n, err := execproto.Decode[execproto.ExitedNotification](exited.Params)
-	want := execproto.Denial{Kind: "network", Host: "a.test", Port: 80, Protocol: "http", Count: 1, Reason: "not_allowed"}
+	want := execproto.Denial{Kind: "network", Host: "a.test", Port: 80, Protocol: "http", Count: 1, Reason: "not_allowed",
+		Rule: "unlisted", Detail: "no pattern allows it, and no user can be asked"}
 	if err != nil || len(n.Denials) != 1 || n.Denials[0] != want {
 		t.Errorf("got %+v, %v", n, err)
 	}

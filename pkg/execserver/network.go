@@ -200,6 +200,7 @@ func (x *denials) add(r egress.Report) {
 	}
 	d := execproto.Denial{
 		Kind: execproto.DenialNetwork, Host: r.Host, Port: r.Port, Protocol: string(r.Protocol), Reason: r.Reason,
+		Rule: string(r.Rule), Detail: r.Detail,
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -218,7 +219,8 @@ func (x *denials) add(r egress.Report) {
 // count counts a denial that has occurred before. The caller holds the lock.
 func (x *denials) count(d execproto.Denial) bool {
 	for i := range x.found {
-		if d.Count = x.found[i].Count; d == x.found[i] {
+		d.Count, d.Detail = x.found[i].Count, x.found[i].Detail // the first detail is reported
+		if d == x.found[i] {
 			x.found[i].Count++
 			return true
 		}

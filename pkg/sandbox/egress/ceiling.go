@@ -18,8 +18,10 @@ type CeilingConfig struct {
 	Allow, Deny, Ask []string
 	// Ports are the permitted ports; empty: every port.
 	Ports []uint16
-	// PrivateAddresses lets a client's policy permit addresses that are not public.
+	// PrivateAddresses lets a client's policy permit addresses that are not public. Private are patterns, as in Allow, of
+	// hosts for which it may do that; they permit nothing by themselves.
 	PrivateAddresses bool
+	Private          []string
 	// Inject are the credentials that proxies add to requests.
 	Inject []Injection
 }
@@ -30,9 +32,9 @@ const AskFirst Permission = "ask"
 // Ceiling is a checked CeilingConfig. It does not change. A nil Ceiling permits
 // everything.
 type Ceiling struct {
-	config           CeilingConfig
-	allow, deny, ask *Endpoints
-	injections       []injection
+	config                  CeilingConfig
+	allow, deny, ask, local *Endpoints
+	injections              []injection
 }
 
 // NewCeiling checks a CeilingConfig.
@@ -43,7 +45,7 @@ func NewCeiling(config CeilingConfig) (*Ceiling, error) {
 	if !slices.Contains([]Permission{Allow, Deny, AskFirst}, config.Default) {
 		return nil, fmt.Errorf("default is %q: it must be allow, ask or deny", config.Default)
 	}
-	if len(config.Allow)+len(config.Deny)+len(config.Ask) > maxPatterns {
+	if len(config.Allow)+len(config.Deny)+len(config.Ask)+len(config.Private) > maxPatterns {
 		return nil, fmt.Errorf("there are more than %d patterns", maxPatterns)
 	}
 	if slices.Contains(config.Ports, 0) {
@@ -54,7 +56,7 @@ func NewCeiling(config CeilingConfig) (*Ceiling, error) {
 		name string
 		from []string
 		to   **Endpoints
-	}{{"allow", config.Allow, &c.allow}, {"deny", config.Deny, &c.deny}, {"ask", config.Ask, &c.ask}} {
+	}{{"allow", config.Allow, &c.allow}, {"deny", config.Deny, &c.deny}, {"ask", config.Ask, &c.ask}, {"private", config.Private, &c.local}} {
 		parsed, err := ParseEndpoints(list.from)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", list.name, err)
@@ -68,9 +70,13 @@ func NewCeiling(config CeilingConfig) (*Ceiling, error) {
 	return c, nil
 }
 
-// private reports whether a client's policy may permit addresses that are not
-// public.
-func (c *Ceiling) private() bool { return c == nil || c.config.PrivateAddresses }
+// private reports whether a client's policy may permit that a normalised host has an address that is not public.
+func (c *Ceiling) private(host string, port uint16) bool {
+	return c.allPrivate() || c.local.Match(host, port) != ""
+}
+
+// allPrivate is private for every host.
+func (c *Ceiling) allPrivate() bool { return c == nil || c.config.PrivateAddresses }
 
 // judgeName judges a host whose port is not known yet. It refuses the host only if the host is
 // refused on every port.
@@ -97,7 +103,7 @@ func (c *Ceiling) judgeName(host string) (refusal *decision, ask bool) {
 }
 
 func (c *Ceiling) refuse(reason, rule string) *decision {
-	d := blocked(reason, "the server's egress policy: "+rule)
+	d := blocked(RuleServerPolicy, reason, "the server's egress policy: "+rule)
 	return &d
 }
 

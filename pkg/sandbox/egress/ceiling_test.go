@@ -101,3 +101,48 @@ func TestCeilingAndNames(t *testing.T) {
 		}
 	}
 }
+
+// TestRules: a refusal names what has refused it, so that a client knows whether it can help. The private hosts of an egress policy permit
+// only what the request permits too.
+func TestRules(t *testing.T) {
+	var looked []string
+	owner := func(private ...string) *Ceiling {
+		c, err := NewCeiling(CeilingConfig{Default: Allow, Deny: []string{"owned.test"}, Private: private})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	config := Config{Domains: map[string]Permission{"*": Allow, "denied.test": Deny, "10.0.0.1": Allow}}
+	open := config
+	open.LocalBinding = true
+	for _, tt := range []struct {
+		name    string
+		ceiling *Ceiling
+		config  Config
+		host    string
+		want    Rule // "": it passes
+	}{
+		{"public", owner(), config, "public.test", ""},
+		{"denied", nil, config, "denied.test", RuleDenied},
+		{"unlisted", nil, Config{}, "public.test", RuleUnlisted},
+		{"unresolved", nil, config, "nowhere.test", RuleUnresolved},
+		{"private", nil, config, "mixed.test", RulePrivate},
+		{"private, permitted", nil, open, "mixed.test", ""},
+		{"this machine", nil, config, "localhost", RulePrivate},
+		{"the server", owner(), open, "owned.test", RuleServerPolicy},
+		{"the server, private", owner(), open, "mixed.test", RuleServerPrivate},
+		{"the server, another private", owner("nat64.test"), open, "mixed.test", RuleServerPrivate},
+		{"the server, a permitted private", owner("mixed.test"), open, "mixed.test", ""},
+		{"the server, a permitted port", owner("mixed.test:443"), open, "mixed.test", RuleServerPrivate},
+		{"the server, permitted by it alone", owner("mixed.test"), config, "mixed.test", RulePrivate},
+		{"the server, an address", owner("10.0.0.1"), config, "10.0.0.1", ""},
+		{"the server, no address", owner(), config, "10.0.0.1", RuleServerPrivate},
+	} {
+		x := testProxy(t, Options{Ceiling: tt.ceiling, Resolve: names(&looked)}, tt.config, Hooks{})
+		d := x.decide(t.Context(), Question{HTTP, tt.host, 80}, false)
+		if d.by != tt.want || (d.verdict == Pass) != (tt.want == "") {
+			t.Errorf("%s: got %+v, want the rule %q", tt.name, d, tt.want)
+		}
+	}
+}

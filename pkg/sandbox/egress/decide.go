@@ -54,6 +54,26 @@ const (
 	ReasonPlaceholder = "credential_placeholder"
 )
 
+// Rule is the rule by which a host or request was refused. A client needs it to say what would help: the reasons are those of
+// Codex CLI, and one reason has several rules.
+type Rule string
+
+// The rules.
+const (
+	RuleUnlisted      Rule = "unlisted"      // no pattern of the request allows the host
+	RuleDenied        Rule = "denied"        // a pattern of the request denies it
+	RulePrivate       Rule = "private"       // its address is not public, and the request does not permit that
+	RuleUnresolved    Rule = "unresolved"    // the name does not resolve
+	RuleStandIn       Rule = "standIn"       // the address is one of those that stand for names, and stands for none
+	RuleServerPolicy  Rule = "serverPolicy"  // the egress policy of the server
+	RuleServerPrivate Rule = "serverPrivate" // its address is not public, and the egress policy does not permit that
+	RuleAnswer        Rule = "answer"        // the client has answered so
+	RuleNoAnswer      Rule = "noAnswer"      // the client has not answered
+	RuleLimited       Rule = "limited"       // the limited mode
+	RuleUnixSocket    Rule = "unixSocket"    // the proxy reaches no Unix sockets
+	RulePlaceholder   Rule = "placeholder"   // the placeholder of a credential was sent to another host
+)
+
 // Question asks the client about a host that the patterns neither allow nor deny.
 type Question struct {
 	Protocol Protocol
@@ -73,7 +93,8 @@ type decision struct {
 	verdict  Verdict
 	source   Source
 	reason   string
-	rule     string // the pattern or rule that matched, for the log
+	by       Rule   // what has refused it; "": nothing
+	rule     string // the pattern that matched, or what is known besides by, for the log and the client
 	override bool   // the client allowed a host that the patterns do not allow
 	asked    bool   // the client was asked
 	// addresses are the addresses to connect to if the verdict is Pass. All of them were judged.
@@ -81,8 +102,16 @@ type decision struct {
 	addresses []netip.Addr
 }
 
-func blocked(reason, rule string) decision {
-	return decision{verdict: Block, source: Baseline, reason: reason, rule: rule}
+func blocked(by Rule, reason, rule string) decision {
+	return decision{verdict: Block, source: Baseline, by: by, reason: reason, rule: rule}
+}
+
+// private returns the refusal of a host whose address is not public.
+func (x *Proxy) private(q Question, rule string) decision {
+	if !x.ceiling.private(q.Host, q.Port) {
+		return blocked(RuleServerPrivate, ReasonLocal, rule)
+	}
+	return blocked(RulePrivate, ReasonLocal, rule)
 }
 
 // decide decides about a normalised host (docs/spec/network.md §4.2). byName is
@@ -100,20 +129,20 @@ func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
 	}
 	for _, host := range spellings(q.Host) {
 		if rule := p.deny.find(host); rule != "" {
-			return blocked(ReasonDenied, rule)
+			return blocked(RuleDenied, ReasonDenied, rule)
 		}
 	}
 	address, err := netip.ParseAddr(q.Host)
 	literal := err == nil
-	if literal && x.names.used.Load() && isMadeUp(address) && !(p.allow.exact[q.Host] && ceiling.private()) {
-		return blocked(ReasonLocal, untold)
+	if literal && x.names.used.Load() && isMadeUp(address) && !(p.allow.exact[q.Host] && ceiling.private(q.Host, q.Port)) {
+		return blocked(RuleStandIn, ReasonLocal, untold)
 	}
 	local := isLocalhost(q.Host) || literal && !public(address)
-	if local && !x.localBinding() && !(p.allow.exact[q.Host] && ceiling.private()) {
-		return blocked(ReasonLocal, "no entry names it exactly")
+	if local && !x.permitsPrivate(q) && !(p.allow.exact[q.Host] && ceiling.private(q.Host, q.Port)) {
+		return x.private(q, "no entry names it exactly")
 	}
 	if (byName || q.Protocol == SOCKS && x.host.opts.TCPUpstream != nil) && !literal && misread(q.Host) {
-		return blocked(ReasonLocal, "it does not resolve")
+		return blocked(RuleUnresolved, ReasonLocal, "it does not resolve")
 	}
 	rule, review := p.allow.find(q.Host), p.review.find(q.Host)
 	d := decision{verdict: Pass, source: Baseline, reason: ReasonAllow, rule: rule}
@@ -148,7 +177,7 @@ func (x *Proxy) judgeAddresses(ctx context.Context, q Question, addresses []neti
 		}
 		for _, host := range spellings(address.String()) {
 			if rule := x.policy.deny.find(host); rule != "" {
-				*d = blocked(ReasonDenied, rule)
+				*d = blocked(RuleDenied, ReasonDenied, rule)
 				return
 			}
 			ask = ask || x.policy.review.find(host) != ""
@@ -180,14 +209,14 @@ func (x *Proxy) decideName(host string) decision {
 		return *refusal
 	}
 	if rule := p.deny.find(host); rule != "" {
-		return blocked(ReasonDenied, rule)
+		return blocked(RuleDenied, ReasonDenied, rule)
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
-		return blocked(ReasonLocal, "it is an address")
+		return blocked(RuleUnresolved, ReasonLocal, "it is an address")
 	}
 	rule := p.allow.find(host)
 	if (rule == "" || p.review.find(host) != "" || mustAsk) && !x.asks() {
-		return blocked(ReasonNotAllowed, noOne)
+		return blocked(RuleUnlisted, ReasonNotAllowed, noOne)
 	}
 	return decision{verdict: Pass, source: Baseline, reason: ReasonAllow, rule: rule}
 }
@@ -204,9 +233,9 @@ func (x *Proxy) asks() bool {
 	return x.policy.config.AskTime != 0 && x.hooks.Ask != nil && x.asking.Err() == nil
 }
 
-// localBinding reports whether the rules for addresses are disabled.
-func (x *Proxy) localBinding() bool {
-	return x.policy.config.LocalBinding && x.ceiling.private()
+// permitsPrivate reports whether the rules for addresses are disabled for a host.
+func (x *Proxy) permitsPrivate(q Question) bool {
+	return x.policy.config.LocalBinding && x.ceiling.private(q.Host, q.Port)
 }
 
 // resolve fills in the addresses of a name, or blocks the name. All its addresses are judged,
@@ -218,14 +247,14 @@ func (x *Proxy) resolve(ctx context.Context, q Question, byName bool, d *decisio
 	for i := range addresses {
 		addresses[i] = addresses[i].Unmap().WithZone("")
 	}
-	if !x.localBinding() {
+	if !x.permitsPrivate(q) {
 		if (err != nil || len(addresses) == 0) && !byName {
-			*d = blocked(ReasonLocal, "it does not resolve")
+			*d = blocked(RuleUnresolved, ReasonLocal, "it does not resolve")
 			return
 		}
 		for _, address := range addresses {
 			if !public(address) {
-				*d = blocked(ReasonLocal, "it resolves to "+address.String())
+				*d = x.private(q, "it resolves to "+address.String())
 				return
 			}
 		}
@@ -240,9 +269,9 @@ func (x *Proxy) resolve(ctx context.Context, q Question, byName bool, d *decisio
 // request.
 func (x *Proxy) ask(ctx context.Context, q Question) decision {
 	if x.policy.config.AskTime == 0 || x.hooks.Ask == nil {
-		return blocked(ReasonNotAllowed, noOne)
+		return blocked(RuleUnlisted, ReasonNotAllowed, noOne)
 	}
-	d := decision{verdict: Block, source: Decider, reason: ReasonNotAllowed, rule: "no answer"}
+	d := decision{verdict: Block, source: Decider, by: RuleNoAnswer, reason: ReasonNotAllowed, rule: "no answer"}
 	select {
 	case x.questions <- struct{}{}:
 		defer func() { <-x.questions }()
@@ -265,12 +294,12 @@ func (x *Proxy) ask(ctx context.Context, q Question) decision {
 	}
 	switch {
 	case a.Verdict == Pass:
-		d.verdict, d.override, d.rule = Pass, true, "the client allows it"
+		d.verdict, d.override, d.by, d.rule = Pass, true, "", "the client allows it"
 	case a.Verdict != Block && a.Verdict != Later || len(a.Reason) > maxReason || hasControl(a.Reason):
 	case a.Reason == "":
-		d.verdict, d.reason, d.rule = a.Verdict, ReasonPolicy, "the client denies it"
+		d.verdict, d.by, d.reason, d.rule = a.Verdict, RuleAnswer, ReasonPolicy, "the client denies it"
 	default:
-		d.verdict, d.reason, d.rule = a.Verdict, a.Reason, "the client denies it"
+		d.verdict, d.by, d.reason, d.rule = a.Verdict, RuleAnswer, a.Reason, "the client denies it"
 	}
 	return d
 }

@@ -37,7 +37,7 @@ func (x *Proxy) Environ(env []string) []string {
 	if x.socks != nil {
 		all = "socks5h://" + x.socks.Addr().String()
 	}
-	if x.localBinding() {
+	if x.policy.config.LocalBinding && x.ceiling.allPrivate() {
 		except, local = localNetworks, "1"
 	}
 	var set []string

@@ -180,7 +180,7 @@ func (d *decompressed) Read(p []byte) (n int, err error) {
 
 // misuse returns the decision that blocks a request with a placeholder of another host.
 func misuse() decision {
-	return blocked(ReasonPlaceholder, "a placeholder of a credential is for another host")
+	return blocked(RulePlaceholder, ReasonPlaceholder, "a placeholder of a credential is for another host")
 }
 
 // failed answers a request that could not be completed. reason is the text of the error, without

@@ -160,6 +160,8 @@ type Report struct {
 	Method   string // of HTTP; "": none
 	Client   string // the address of the connection that the proxy accepted
 	Override bool   // the client allowed a host that the patterns do not allow
+	Rule     Rule   // what has refused it; "": nothing
+	Detail   string // what is known besides: a pattern, or an address of the name
 }
 
 // Proxy is the network proxy of one process. It has one goroutine per listener, one per connection,
@@ -406,13 +408,13 @@ func (x *Proxy) report(a attempt, d decision, domain bool) {
 	if d.verdict == Pass {
 		level = slog.LevelDebug // a record for each request would fill the log
 	}
-	x.log.Log(context.Background(), level, "network decision", "verdict", d.verdict, "reason", d.reason, "rule", d.rule, "source", d.source,
+	x.log.Log(context.Background(), level, "network decision", "verdict", d.verdict, "reason", d.reason, "by", d.by, "rule", d.rule, "source", d.source,
 		"protocol", a.Protocol, "host", a.Host, "port", a.Port)
 	if x.hooks.Report == nil {
 		return
 	}
 	x.hooks.Report(Report{
 		Time: time.Now(), Domain: domain, Verdict: d.verdict, Source: d.source, Reason: d.reason,
-		Protocol: a.Protocol, Host: a.Host, Port: a.Port, Method: a.method, Client: a.client, Override: d.override,
+		Protocol: a.Protocol, Host: a.Host, Port: a.Port, Method: a.method, Client: a.client, Override: d.override, Rule: d.by, Detail: d.rule,
 	})
 }

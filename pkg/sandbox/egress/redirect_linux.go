@@ -171,7 +171,7 @@ func (x *Proxy) serveRedirected(conn *net.TCPConn, to netip.AddrPort) {
 	if !named && isMadeUp(to.Addr()) {
 		// The address belongs to the networks that stand for names, but stands for no name. A real
 		// host with that address must not be reached.
-		d := blocked(ReasonLocal, untold)
+		d := blocked(RuleStandIn, ReasonLocal, untold)
 		x.report(a, d, true)
 		x.refuse(conn, a, d)
 		return

@@ -244,7 +244,7 @@ func (x *Proxy) permit(a attempt, gone func() bool, upstream bool) (decision, ro
 
 // guarded returns the decision by which the limited mode refuses an allowed host.
 func guarded(reason string) decision {
-	return decision{verdict: Block, source: ModeGuard, reason: reason, rule: "limited mode"}
+	return decision{verdict: Block, source: ModeGuard, by: RuleLimited, reason: reason, rule: "limited mode"}
 }
 
 // gone reports whether the process has closed the connection while a question was open. Then the

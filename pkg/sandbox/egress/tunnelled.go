@@ -46,7 +46,7 @@ func (c *Ceiling) PermitsAddress(to netip.AddrPort, host string) error {
 	switch {
 	case (address.IsLoopback() || address.IsUnspecified()) && (literal || isLocalhost(name)):
 		return c.denies(address.String(), to.Port())
-	case !public(address) && !c.private():
+	case !public(address) && !c.private(name, to.Port()):
 		return fmt.Errorf("denied by the server's egress policy: %s is not a public address", address)
 	case literal:
 		if refusal, _ := c.judge(Question{Host: address.String(), Port: to.Port()}); refusal != nil {

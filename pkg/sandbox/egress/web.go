@@ -220,7 +220,7 @@ func (c *web) refuseUnix(h *head) {
 			[]byte(`{"status":"blocked","host":"unix-socket","reason":"method_not_allowed"}`))
 		return
 	}
-	c.proxy.report(a, decision{verdict: Block, source: State, reason: ReasonUnix, rule: "Unix sockets"}, false)
+	c.proxy.report(a, decision{verdict: Block, source: State, by: RuleUnixSocket, reason: ReasonUnix, rule: "Unix sockets"}, false)
 	c.text(h, http.StatusNotImplemented, "unix sockets unsupported")
 }
 

@@ -22,6 +22,7 @@ type policy struct {
 	Ask              []string `toml:"ask"`
 	Ports            []uint16 `toml:"ports"`
 	PrivateAddresses bool     `toml:"private_addresses"`
+	Private          []string `toml:"private"`
 	Inject           []inject `toml:"inject"`
 }
 
@@ -61,7 +62,7 @@ func parse(text []byte) (*egress.Ceiling, error) {
 		return nil, err
 	}
 	config := egress.CeilingConfig{
-		Default: egress.Permission(f.Default), Allow: f.Allow, Deny: f.Deny, Ask: f.Ask, Ports: f.Ports, PrivateAddresses: f.PrivateAddresses,
+		Default: egress.Permission(f.Default), Allow: f.Allow, Deny: f.Deny, Ask: f.Ask, Ports: f.Ports, PrivateAddresses: f.PrivateAddresses, Private: f.Private,
 	}
 	for _, entry := range f.Inject {
 		config.Inject = append(config.Inject, egress.Injection(entry))

@@ -146,7 +146,7 @@ func (e *execution) denied() string {
 	if len(e.last.refused) == 0 {
 		return "the sandbox on the server probably denied it; " + e.x.policy.Wider()
 	}
-	return sandbox.RefusedHosts(e.last.refused)
+	return sandbox.RefusedHosts(e.last.refused, e.x.endpoints, e.x.private)
 }
 
 // refused reports that the command does not run.

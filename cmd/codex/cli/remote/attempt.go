@@ -49,7 +49,7 @@ type attempt struct {
 	raw    rawMode                            // raw mode of the terminal, if the process has one
 	over   chan struct{}                      // closed when the process has closed or is abandoned
 	// refused are hosts that the network proxy refused. It is set when the process has ended.
-	refused []sandbox.Endpoint
+	refused []sandbox.Refusal
 }
 
 // run starts the process and waits for its end.

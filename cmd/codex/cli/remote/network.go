@@ -240,7 +240,7 @@ func (a *attempt) networkQuestion(e sandbox.Endpoint, protocol string) question 
 
 // denials returns the hosts that the process's network proxy refused and the user did not, at most
 // sandbox.MaxShownDenials of them. found reports whether there were any.
-func (n *network) denials(list []execproto.Denial) (shown []sandbox.Endpoint, found bool) {
+func (n *network) denials(list []execproto.Denial) (shown []sandbox.Refusal, found bool) {
 	for _, d := range list {
 		host, ok := egress.NormalHost(d.Host)
 		e := sandbox.Endpoint{Host: host, Port: d.Port}
@@ -249,7 +249,7 @@ func (n *network) denials(list []execproto.Denial) (shown []sandbox.Endpoint, fo
 		}
 		found = true
 		if ok && len(shown) < sandbox.MaxShownDenials {
-			shown = append(shown, e)
+			shown = append(shown, sandbox.Refusal{Endpoint: e, Rule: egress.Rule(d.Rule), Reason: d.Reason, Detail: d.Detail})
 		}
 	}
 	return shown, found

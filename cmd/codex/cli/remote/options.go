@@ -39,6 +39,7 @@ type execOptions struct {
 	// asked about other hosts.
 	endpoints  *egress.Endpoints
 	askNetwork bool
+	private    bool // these hosts may have addresses that are not public
 	// forwards are the ports that are forwarded while the command runs.
 	forwards forwards
 	// save is the file to which the hosts that the user permits are added; "": no file.
@@ -51,6 +52,7 @@ func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 		approves: approves, tty: c.Bool("tty"), ask: c.String("ask"), yes: c.Bool("yes"),
 		noInput: c.Bool("no-input"), json: c.Bool("json"), quiet: isQuiet(c), timeout: c.Duration("timeout"),
 		askNetwork: c.Bool("ask-network"), save: c.String("save"),
+		private: c.Bool("allow-private"),
 	}
 	var err error
 	if o.env, err = parseEnv(c.StringSlice("env-var"), c.StringSlice("env")); err != nil {
@@ -121,7 +123,7 @@ func (o execOptions) networkProxy() *execproto.NetworkProxyLaunch {
 	}
 	launch := &execproto.NetworkProxyLaunch{Proxy: execproto.NetworkProxy{
 		Enabled: true, EnableSOCKS5: true, AllowUpstreamProxy: true, Mode: execproto.NetworkFull, Domains: allowed,
-		ReviewDomains: o.endpoints.Review(),
+		ReviewDomains: o.endpoints.Review(), AllowLocalBinding: o.private,
 	}}
 	if o.askNetwork || len(launch.Proxy.ReviewDomains) > 0 {
 		limit := uint64(networkAskTime.Milliseconds())

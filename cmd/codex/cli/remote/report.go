@@ -55,6 +55,8 @@ type denialEvent struct {
 	Protocol string `json:"protocol"`
 	Count    uint64 `json:"count"`
 	Reason   string `json:"reason"`
+	Rule     string `json:"rule,omitempty"`
+	Detail   string `json:"detail,omitempty"`
 }
 
 // report reports the events of a command: its output unchanged, or all events as JSON. Its methods

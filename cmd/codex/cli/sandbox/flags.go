@@ -25,6 +25,7 @@ func Flags(policy string) []cli.Flag {
 		&cli.BoolFlag{Name: "network", Usage: "let the command use the network"},
 		&cli.StringSliceFlag{Name: "allow-domain",
 			Usage: "let the command reach hosts that match `PATTERN`, such as *.example.com or example.com:443, through a proxy; may be repeated"},
+		&cli.BoolFlag{Name: "allow-private", Usage: "let the command reach the hosts of --allow-domain also at private and loopback addresses"},
 	}
 }
 
@@ -64,6 +65,10 @@ func checkFlags(c *cli.Context) error {
 		return cmdutil.Usagef("--allow-git needs --workspace-write")
 	case c.IsSet("allow-domain") && c.Bool("network"):
 		return cmdutil.Usagef("--network cannot be combined with --allow-domain: it lets the command reach every host")
+	case c.Bool("allow-private") && !c.IsSet("allow-domain") && !c.Bool("ask-network"):
+		return cmdutil.Usagef("--allow-private needs --allow-domain: it is about the hosts that the command may reach")
+	case c.Bool("allow-private") && slices.ContainsFunc(c.StringSlice("allow-domain"), everyHost):
+		return cmdutil.Usagef("--allow-private cannot be combined with --allow-domain '*': the command could reach every private address; name the hosts")
 	case c.IsSet("writable-root") && !write:
 		return cmdutil.Usagef("--writable-root needs --workspace-write")
 	case slices.Contains(c.StringSlice("writable-root"), ""):
@@ -71,6 +76,12 @@ func checkFlags(c *cli.Context) error {
 	default:
 		return nil
 	}
+}
+
+// everyHost reports whether a pattern of --allow-domain matches all hosts.
+func everyHost(pattern string) bool {
+	host, _, _ := strings.Cut(strings.TrimSpace(pattern), ":")
+	return host != "" && strings.Trim(host, "*") == ""
 }
 
 // writesByWord reports whether the options name the policy workspace-write.

@@ -29,11 +29,11 @@ const maxSignals = 8
 // refusals collects the hosts that the proxy has refused. Its methods may be called from any goroutine.
 type refusals struct {
 	mu   sync.Mutex
-	list []Endpoint // at most MaxShownDenials
+	list []Refusal // at most MaxShownDenials
 }
 
 func (r *refusals) add(report egress.Report) {
-	e := Endpoint{report.Host, report.Port}
+	e := Refusal{Endpoint: Endpoint{report.Host, report.Port}, Rule: report.Rule, Reason: report.Reason, Detail: report.Detail}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if report.Verdict != egress.Pass && len(r.list) < MaxShownDenials && !slices.Contains(r.list, e) {
@@ -43,7 +43,7 @@ func (r *refusals) add(report egress.Report) {
 
 // proxy starts the network proxy of the command in this process.
 func (l *localLaunch) proxy(refused *refusals) (*egress.Proxy, error) {
-	config := egress.Config{SOCKS5: true, Upstream: true, Domains: l.endpoints.Domains(), Review: l.endpoints.Review()}
+	config := egress.Config{SOCKS5: true, Upstream: true, LocalBinding: l.private, Domains: l.endpoints.Domains(), Review: l.endpoints.Review()}
 	if len(config.Review) > 0 {
 		// The program asks no user, so a DNS query for a name that no pattern matches fails.
 		config.AskTime = portAnswerTime
@@ -92,7 +92,7 @@ func (l *localLaunch) runProxied() error {
 	refused.mu.Lock()
 	defer refused.mu.Unlock()
 	if len(refused.list) > 0 {
-		return &cmdutil.ExitError{Code: code, Err: errors.New(RefusedHosts(refused.list))}
+		return &cmdutil.ExitError{Code: code, Err: errors.New(RefusedHosts(refused.list, l.endpoints, l.private))}
 	}
 	return &cmdutil.ExitError{Code: code}
 }

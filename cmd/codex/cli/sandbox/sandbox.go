@@ -111,6 +111,7 @@ type localLaunch struct {
 	offline bool // the profile has no network
 	// endpoints are the hosts that the command may reach through a network proxy.
 	endpoints *egress.Endpoints
+	private   bool // --allow-private
 }
 
 // launchOf returns the launcher's arguments for the options.
@@ -128,7 +129,7 @@ func launchOf(c *cli.Context, s cmdutil.Streams) (*localLaunch, error) {
 	if err != nil {
 		return nil, cmdutil.Usagef("--allow-domain: %v", err)
 	}
-	l := &localLaunch{endpoints: endpoints, command: c.Args().Slice(), args: []string{"--sandbox-policy-cwd", cwd, "--backend", c.String("backend")}}
+	l := &localLaunch{endpoints: endpoints, private: c.Bool("allow-private"), command: c.Args().Slice(), args: []string{"--sandbox-policy-cwd", cwd, "--backend", c.String("backend")}}
 	for _, flag := range []string{"stricter", "no-local-sockets", "explain"} {
 		if c.Bool(flag) {
 			l.args = append(l.args, "--"+flag)

@@ -326,7 +326,7 @@ func TestDeniedHosts(t *testing.T) {
 		errs   string
 	}{
 		"nobody to ask": {args, script, 126,
-			"codex: the network proxy of the command refused a.test port 80; to let the command reach them use --allow-domain a.test:80"},
+			"codex: the network proxy of the command refused a.test port 80 (no --allow-domain permits it); to let the command reach them use --allow-domain a.test:80"},
 		"yes":                       {append(args, "--yes"), script, 0, "retrying without the sandbox (--yes)"},
 		"a success":                 {args, script + " || true", 0, ""},
 		"a failure of its own":      {args, "exit 4", 4, ""},

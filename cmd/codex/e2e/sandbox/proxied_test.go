@@ -63,7 +63,7 @@ func TestSandboxWithDomains(t *testing.T) {
 		{"the port", []string{"--allow-domain", "127.0.0.1:" + port}, script, 0, "status 200\n", ""},
 		{"every port", []string{"--workspace-write", "--allow-domain", "127.0.0.1"}, script, 0, "status 200\n", ""},
 		{"another port", []string{"--allow-domain", "127.0.0.1:1"}, script + "exit 3", 3, "status 403\n",
-			"the network proxy of the command refused 127.0.0.1 port " + port + "; to let the command reach them use --allow-domain 127.0.0.1:" + port},
+			"the network proxy of the command refused 127.0.0.1 port " + port + " (no --allow-domain permits it); to let the command reach them use --allow-domain 127.0.0.1:" + port},
 		{"a refusal that does not matter", []string{"--allow-domain", "a.test"}, script, 0, "status 403\n", ""},
 		{"nothing past the proxy", []string{"--allow-domain", "127.0.0.1"}, "exec 3<>/dev/tcp/127.0.0.1/" + port + " || exit 4", 4, "", "refused"},
 		{"nothing past it with a profile that has the network", []string{"--profile-file", profile, "--allow-domain", "127.0.0.1"},
