@@ -173,6 +173,9 @@ func (srv *Server) listening(on any) {
 	}
 }
 
+// noProxies is the message of a record that is repeated with each session.
+const noProxies = "processes can have no network proxies"
+
 // proxies reports whether processes can have network proxies on this machine.
 func (srv *Server) proxies(status runner.Status) bool {
 	if !status.Complete {
@@ -180,7 +183,7 @@ func (srv *Server) proxies(status runner.Status) bool {
 	}
 	err := srv.egress.Works()
 	if err != nil {
-		srv.log.Warn("processes can have no network proxies", "error", err)
+		srv.log.Warn(noProxies, "error", err)
 	}
 	return err == nil
 }

@@ -85,12 +85,15 @@ func duration(n uint64, unit time.Duration) time.Duration {
 	return time.Duration(min(n, uint64(maxLimitTime/unit))) * unit
 }
 
+// unenforcedLimit is the message of a record that is repeated with each process where this machine has no cgroups.
+const unenforcedLimit = "a limit of a process is not enforced"
+
 // held returns how each limit of a process is enforced, if the client has set limits.
 func (st *start) held() []execproto.HeldLimit {
 	held := st.running.Held()
 	for _, h := range held {
 		if h.By == process.HeldByNone {
-			st.p.seen.Log.Warn("a limit of a process is not enforced", "limit", h.Limit, "reason", h.Reason)
+			st.p.seen.Log.Warn(unenforcedLimit, "limit", h.Limit, "reason", h.Reason)
 		}
 	}
 	if !st.asksHeld {

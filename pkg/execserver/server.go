@@ -27,6 +27,7 @@ import (
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/fetch"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/internal/gather"
 	"codex.internal/pkg/internal/tokens"
 	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/sandbox/egress"
@@ -184,6 +185,7 @@ type Server struct {
 	// The options, and facts about this machine. These never change.
 	opts     Options // without Rules
 	log      *slog.Logger
+	repeats  *gather.Handler // of log
 	env      *environment.Environment
 	home     string
 	cwd      string
@@ -232,6 +234,10 @@ func New(opts Options) (*Server, error) { return newServer(opts, nil) }
 // keeper.
 func newServer(opts Options, within *tracing.Context) (*Server, error) {
 	opts = opts.withDefaults()
+	repeats := gather.New(opts.Logger.Handler(), map[string]gather.Rule{
+		observe.RefusedConnection: {Key: "reason", Source: "peer"}, unenforcedLimit: {Key: "limit"}, noProxies: {Key: "error"},
+	})
+	opts.Logger = slog.New(repeats)
 	opts.Process.Logger = opts.Logger
 	supervisor, err := process.NewSupervisor(opts.Process)
 	if err != nil {
@@ -241,6 +247,7 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 	srv := &Server{
 		opts:       opts,
 		log:        opts.Logger,
+		repeats:    repeats,
 		supervisor: supervisor,
 		fetcher:    fetch.NewClient(),
 		env:        env,
@@ -399,6 +406,7 @@ func (srv *Server) routineEnd(sessions []*session) {
 	srv.supervisor.Close()
 	srv.fetcher.Close()
 	srv.memory.Stop()
+	srv.repeats.Close()
 }
 
 // Metrics returns a handler that answers GET and HEAD of /metrics with the server's metrics, for

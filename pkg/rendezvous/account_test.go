@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,10 +125,17 @@ func TestMeter(t *testing.T) {
 func TestCallRate(t *testing.T) {
 	s := start(t, Options{})
 	s.Server.tokens.quota.calls, s.Server.tokens.quota.callBurst = 1, 3
+	token, err := s.Server.opts.Tokens.Authenticate(s.token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := token.ID
 	for i := range 5 {
 		a := s.post(s.token, "/cloud/environment/env/connect", "{}")
 		if limited := a.Error.Code == "rate_limited" && a.status == 429; limited != (i >= 3) {
 			t.Errorf("call %d: %s", i, a.body)
+		} else if limited && !strings.Contains(a.body, "with the token "+id) {
+			t.Errorf("call %d: %s does not name the token %s", i, a.body, id)
 		}
 	}
 	other, _ := newToken(t, s.tokens, RoleBoth, "*")

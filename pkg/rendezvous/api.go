@@ -96,6 +96,12 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(data) // a client that is gone needs no answer
 }
 
+// These are the messages of records that any client can cause.
+const (
+	refusedCall       = "call refused"
+	refusedConnection = "connection refused"
+)
+
 // call returns the handler of an API call. The handler authenticates the caller, checks the
 // environment's id and reads the body.
 func (s *Server) call(name string, serve func(*http.Request, *Token, string, []byte) (any, *apiError)) http.HandlerFunc {
@@ -103,7 +109,7 @@ func (s *Server) call(name string, serve func(*http.Request, *Token, string, []b
 		answer, err := s.serveCall(name, w, r, serve)
 		if err != nil {
 			s.metrics.request(name, err.status)
-			s.log.Info("call refused", "call", name, "peer", r.RemoteAddr, "status", err.status, "code", err.code)
+			s.log.Info(refusedCall, "call", name, "peer", r.RemoteAddr, "status", err.status, "code", err.code)
 			writeError(w, err)
 			return
 		}
@@ -177,7 +183,7 @@ func (s *Server) authenticate(secret string) (*Token, *apiError) {
 // charge counts a call against a limit. A validation counts for the environment, because harnesses
 // decide how often its executor validates. Any other call counts for the token.
 func (s *Server) charge(name string, token *Token, environment string) *apiError {
-	accounts, id, of := s.tokens, token.ID, "with this token"
+	accounts, id, of := s.tokens, token.ID, "with the token "+token.ID
 	if name == callValidate && token.permits(RoleExecutor, environment, s.now()) {
 		accounts, id, of = s.environments, environment, "to validate clients of this environment"
 	}

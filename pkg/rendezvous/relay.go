@@ -20,14 +20,14 @@ func (s *Server) serveRelay(w http.ResponseWriter, r *http.Request) {
 	}
 	if refused != nil {
 		s.metrics.request("relay", refused.status)
-		s.log.Info("connection refused", "peer", r.RemoteAddr, "status", refused.status, "code", refused.code)
+		s.log.Info(refusedConnection, "peer", r.RemoteAddr, "status", refused.status, "code", refused.code)
 		writeError(w, refused)
 		return
 	}
 	defer s.leave()
 	if refused := s.attach(w, r, &t); refused != nil {
 		s.metrics.request("relay", refused.status)
-		s.log.Info("connection refused", "peer", r.RemoteAddr, "environment", t.environment, "status", refused.status, "code", refused.code)
+		s.log.Info(refusedConnection, "peer", r.RemoteAddr, "environment", t.environment, "status", refused.status, "code", refused.code)
 		writeError(w, refused)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"codex.internal/pkg/internal/gather"
 	"codex.internal/pkg/internal/metrics"
 	"codex.internal/pkg/wire/secret"
 	"codex.internal/pkg/wire/websocket"
@@ -51,11 +52,12 @@ type Options struct {
 // from any goroutine.
 type Server struct {
 	secret.Unprinted
-	opts   Options
-	log    *slog.Logger
-	public *url.URL // nil: of the request
-	mux    *http.ServeMux
-	now    func() time.Time
+	opts    Options
+	log     *slog.Logger
+	repeats *gather.Handler // of log
+	public  *url.URL        // nil: of the request
+	mux     *http.ServeMux
+	now     func() time.Time
 
 	bus            Bus
 	state          State
@@ -114,12 +116,16 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 	if opts.ResumeTime <= 0 {
 		opts.ResumeTime = DefaultResumeTime
 	}
+	repeats := gather.New(opts.Logger.Handler(), map[string]gather.Rule{
+		refusedCall: {Key: "code", Source: "peer"}, refusedConnection: {Key: "code", Source: "peer"},
+	})
+	opts.Logger = slog.New(repeats)
 	public, err := parsePublicURL(opts.PublicURL)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		opts: opts, log: opts.Logger, public: public, now: time.Now, bus: opts.Bus, state: opts.State,
+		opts: opts, log: opts.Logger, repeats: repeats, public: public, now: time.Now, bus: opts.Bus, state: opts.State,
 		tokens: newAccounts(tokenQuota), environments: newAccounts(environmentQuota), ended: make(chan struct{}),
 		resumeClaim: resumeClaimTime, handshakeClaim: handshakeClaimTime, maxWaiting: maxWaiting,
 	}
@@ -286,6 +292,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) routineEnd() {
 	defer close(s.ended)
 	s.wg.Wait()
+	s.repeats.Close()
 	if s.file != nil {
 		s.file.close()
 	}

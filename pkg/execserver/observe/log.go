@@ -4,9 +4,12 @@ import (
 	"log/slog"
 )
 
+// RefusedConnection is the message of the record of a refused connection.
+const RefusedConnection = "connection refused"
+
 // addLog logs the events that an operator needs.
 func addLog(ev *Events, log *slog.Logger) {
-	ev.ConnectionRefused.Add(func(r Refused) { log.Warn("connection refused", "peer", r.Peer, "reason", r.Err) })
+	ev.ConnectionRefused.Add(func(r Refused) { log.Warn(RefusedConnection, "peer", r.Peer, "reason", r.Err) })
 	ev.ProcessStarted.Add(func(p *Process) {
 		p.Log.Info("process started", "pid", p.PID, "tty", p.TTY, "sandbox", p.Sandbox)
 	})

@@ -21,8 +21,9 @@ const (
 
 // The values of a label result.
 const (
-	resultOK    = "ok"
-	resultError = "error"
+	resultOK      = "ok"
+	resultRefused = "refused"
+	resultError   = "error"
 )
 
 // resultOf returns the value of a label result.
@@ -169,11 +170,11 @@ func (m *Metrics) addProcesses(causes []execproto.Cause, ev *Events) {
 	}
 	ev.ProcessStarted.Add(func(p *Process) {
 		started.With(p.Sandbox).Inc()
-		m.sandboxStarted(p.Backend, p.Took, nil)
+		m.sandboxTimed(p.Backend, p.Took)
 	})
 	ev.ProcessStartFailed.Add(func(f StartFailure) {
 		m.finished.With(endNotStarted).Inc()
-		m.sandboxStarted(f.Backend, f.Took, f.Err)
+		m.sandboxStarted(f.Backend, resultOf(f.Err))
 	})
 
 	lasted := m.set.Histogram("exec_server_process_duration_seconds", "How long processes run, from the request to their exit.")
@@ -185,6 +186,12 @@ func (m *Metrics) addProcesses(causes []execproto.Cause, ev *Events) {
 	}
 	m.refusals = m.set.Counter("exec_server_sandbox_refusals_total", "Policies that could not be enforced; nothing ran under them.")
 	ev.ProcessExited.Add(func(p *Process) {
+		// Only now it is known whether the launcher has refused the policy.
+		if p.Exit.Refusal != nil {
+			m.sandboxStarted(p.Backend, resultRefused)
+		} else {
+			m.sandboxStarted(p.Backend, resultOK)
+		}
 		lasted.Observe(p.Exit.Duration)
 		ended.With(string(p.Exit.Cause)).Inc()
 		switch {
@@ -198,14 +205,17 @@ func (m *Metrics) addProcesses(causes []execproto.Cause, ev *Events) {
 		}
 	})
 
-	m.sandboxes = m.set.Counters("exec_server_sandbox_starts_total", "Sandboxes of processes and of file requests.", "backend", "result")
+	m.sandboxes = m.set.Counters("exec_server_sandbox_starts_total", "Sandboxes of processes and of file requests. One of a process counts when the process has ended.", "backend", "result")
 	m.sandboxTime = m.set.Histograms("exec_server_sandbox_start_duration_seconds", "How long the server takes to start a process in a sandbox.", "backend")
 	helpers := m.set.Counters("exec_server_helper_starts_total", "Helpers that were started for confined file requests.", "result")
 	helpers.With(resultOK)
 	helpers.With(resultError)
 	ev.HelperStarted.Add(func(h Helper) {
 		helpers.With(resultOf(h.Err)).Inc()
-		m.sandboxStarted(h.Backend, h.Took, h.Err)
+		m.sandboxStarted(h.Backend, resultOf(h.Err))
+		if h.Err == nil {
+			m.sandboxTimed(h.Backend, h.Took)
+		}
 	})
 
 	decisions := m.set.Counters("exec_server_network_decisions_total", "Decisions about connections of processes with a network proxy.", "decision")
@@ -213,12 +223,15 @@ func (m *Metrics) addProcesses(causes []execproto.Cause, ev *Events) {
 }
 
 // sandboxStarted counts a sandbox, if there is one.
-func (m *Metrics) sandboxStarted(backend string, took time.Duration, err error) {
-	if backend == "" {
-		return
+func (m *Metrics) sandboxStarted(backend, result string) {
+	if backend != "" {
+		m.sandboxes.With(backend, result).Inc()
 	}
-	m.sandboxes.With(backend, resultOf(err)).Inc()
-	if err == nil {
+}
+
+// sandboxTimed records how long a process in a sandbox took to start, if it is in one.
+func (m *Metrics) sandboxTimed(backend string, took time.Duration) {
+	if backend != "" {
 		m.sandboxTime.With(backend).Observe(took)
 	}
 }

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -72,6 +73,28 @@ func TestSpansOfKeepersAreCounted(t *testing.T) {
 		}
 		if tt.lines == nil && strings.Contains(b.String(), "spans_dropped") {
 			t.Errorf("%s: got\n%s\nwant no numbers of spans", tt.name, b.String())
+		}
+	}
+}
+
+// TestRefusedSandboxesAreCounted: a sandbox that the launcher could not make counts as refused. It once counted as ok.
+func TestRefusedSandboxesAreCounted(t *testing.T) {
+	ev, m := New(Options{Log: slog.New(slog.DiscardHandler), Totals: func() Totals { return Totals{} }, Shares: func(func(Limit, int64, int64)) {}})
+	for _, refusal := range []*execproto.SandboxRefusal{nil, {Reason: "no namespaces"}, {Reason: "no namespaces"}} {
+		p := &Process{Backend: "bwrap", Log: slog.New(slog.DiscardHandler)}
+		ev.ProcessStarted.Tell(p)
+		p.Exit.Refusal = refusal
+		ev.ProcessExited.Tell(p)
+	}
+	ev.ProcessStarted.Tell(&Process{Log: slog.New(slog.DiscardHandler)})
+	ev.ProcessStartFailed.Tell(StartFailure{Process: &Process{Backend: "bwrap", Log: slog.New(slog.DiscardHandler)}, Err: errors.New("no memory")})
+	var b strings.Builder
+	if err := m.set.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{`"ok"} 1`, `"refused"} 2`, `"error"} 1`} {
+		if line = `exec_server_sandbox_starts_total{backend="bwrap",result=` + line; !strings.Contains(b.String(), "\n"+line+"\n") {
+			t.Errorf("%s is missing in\n%s", line, b.String())
 		}
 	}
 }

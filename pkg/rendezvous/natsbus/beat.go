@@ -44,7 +44,11 @@ func (b *Bus) findSilent(now time.Time) {
 	}
 	b.mu.Unlock()
 	for _, node := range lost {
-		b.dropNode(node, errSilent)
+		lines := b.dropNode(node, errSilent)
+		b.mu.RLock()
+		left := len(b.nodes)
+		b.mu.RUnlock()
+		b.node.log.Warn("a node is silent", "node", node, "lines_broken", lines, "other_nodes", left)
 	}
 }
 

@@ -162,8 +162,8 @@ func (b *Bus) yield(address string, box *rendezvous.Mailbox) {
 	b.endAll(address, errMoved, notifyRemote)
 }
 
-// dropNode closes all lines to a node.
-func (b *Bus) dropNode(node string, why error) {
+// dropNode closes all lines to a node, and returns their number.
+func (b *Bus) dropNode(node string, why error) int {
 	b.mu.Lock()
 	delete(b.nodes, node)
 	var over []*line
@@ -176,6 +176,7 @@ func (b *Bus) dropNode(node string, why error) {
 	for _, l := range over {
 		b.end(l, why, notifyBoth)
 	}
+	return len(over)
 }
 
 // endEverything closes all lines.

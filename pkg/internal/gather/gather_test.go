@@ -1,0 +1,76 @@
+package gather
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestFlood: of many refusals, the first of each reason is logged, and then one record for each minute names the worst address.
+func TestFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		h := New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}), map[string]Rule{"refused": {Key: "reason", Source: "peer"}})
+		log := slog.New(h).With("server", 1)
+		lines := func() []string {
+			synctest.Wait()
+			text := strings.TrimSpace(out.String())
+			out.Reset()
+			if text == "" {
+				return nil
+			}
+			return strings.Split(text, "\n")
+		}
+		check := func(when string, want ...string) {
+			t.Helper()
+			if got := lines(); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s:\ngot  %q\nwant %q", when, got, want)
+			}
+		}
+		for i := range 1000 {
+			log.Warn("refused", "peer", fmt.Sprintf("10.0.0.%d:%d", min(i%10, 5), i), "reason", "wrong token")
+		}
+		log.Warn("refused", "peer", "10.0.0.9:1", "reason", "no token")
+		log.Info("other")
+		log.Info("other")
+		check("at once", `level=WARN msg=refused server=1 peer=10.0.0.0:0 reason="wrong token"`,
+			`level=WARN msg=refused server=1 peer=10.0.0.9:1 reason="no token"`, "level=INFO msg=other server=1", "level=INFO msg=other server=1")
+		time.Sleep(window + time.Second)
+		check("after a minute", `level=WARN msg="refused, again" server=1 count=999 reason="wrong token" worst_peer=10.0.0.5 worst_count=500`)
+		log.Warn("refused", "peer", "10.0.0.9:1", "reason", "wrong token")
+		log.Warn("refused", "peer", "10.0.0.9:1", "reason", "no token")
+		check("in the next minute", `level=WARN msg=refused server=1 peer=10.0.0.9:1 reason="no token"`)
+		h.Close()
+		check("at the end", `level=WARN msg="refused, again" server=1 count=1 reason="wrong token" worst_peer=10.0.0.9 worst_count=1`)
+		log.Warn("refused", "peer", "10.0.0.9:1", "reason", "no token")
+		check("after the end", `level=WARN msg=refused server=1 peer=10.0.0.9:1 reason="no token"`)
+		time.Sleep(2 * window)
+		check("later")
+	})
+}
+
+// TestBounds: reasons and addresses that a client chooses take bounded memory.
+func TestBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(slog.NewTextHandler(&bytes.Buffer{}, nil), map[string]Rule{"refused": {Key: "reason", Source: "peer"}})
+		for i := range 5000 {
+			slog.New(s).Warn("refused", "peer", i, "reason", i)
+		}
+		if n := len(s.shared.open); n > maxKeys+1 {
+			t.Errorf("%d kinds are counted separately, want at most %d", n, maxKeys+1)
+		}
+		if n := len(s.shared.open[kind{"refused", ""}].sources); n != maxSources {
+			t.Errorf("%d sources are counted separately, want %d", n, maxSources)
+		}
+		s.Close()
+	})
+}
