@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -58,15 +59,15 @@ func (r *registry) Register(_ context.Context, reg Registration) error {
 	e := &entry{Registration: reg}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forgetExpired(r.now())
+	gone := r.forgetExpired(r.now())
 	former := r.current[reg.Environment]
 	full := former == nil && len(r.current) >= MaxEnvironments
 	mine := former != nil && former.Token == reg.Token
 	if full || !mine && r.count(reg.Token) >= TokenEnvironments {
-		return fmt.Errorf("environment %q: %w", reg.Environment, ErrTooMany)
+		return errors.Join(fmt.Errorf("environment %q: %w", reg.Environment, ErrTooMany), r.save(nil, gone))
 	}
 	r.by[reg.ID], r.current[reg.Environment] = e, e
-	if err := r.save(); err != nil {
+	if err := r.save(&e.Registration, gone); err != nil {
 		delete(r.by, reg.ID)
 		delete(r.current, reg.Environment)
 		if former != nil {
@@ -91,21 +92,17 @@ func (r *registry) count(token string) int {
 	return n
 }
 
-// save writes the state file, if there is one. The caller holds mu.
-func (r *registry) save() error {
-	if r.file == nil {
+// save changes the state file, if there is one (see stateFile.change). The caller holds mu.
+func (r *registry) save(reg *Registration, gone []string) error {
+	if r.file == nil || reg == nil && len(gone) == 0 {
 		return nil
 	}
-	list := make([]*Registration, 0, len(r.current))
-	for _, e := range r.current {
-		list = append(list, &e.Registration)
-	}
-	return r.file.save(list)
+	return r.file.change(reg, gone)
 }
 
 // forgetExpired removes the registrations of executors that are not connected and whose
-// URLs have expired. The caller holds mu.
-func (r *registry) forgetExpired(now time.Time) {
+// URLs have expired, and returns their environments. The caller holds mu.
+func (r *registry) forgetExpired(now time.Time) (gone []string) {
 	for id, e := range r.by {
 		if e.sockets > 0 || now.Before(e.Expires) {
 			continue
@@ -113,17 +110,19 @@ func (r *registry) forgetExpired(now time.Time) {
 		delete(r.by, id)
 		if r.current[e.Environment] == e {
 			delete(r.current, e.Environment)
+			gone = append(gone, e.Environment)
 		}
 	}
+	return gone
 }
 
-// Sweep implements State. It removes expired registrations from memory. The state file contains
-// them until it is written next.
+// Sweep implements State. It removes expired registrations. If the state file cannot be changed, the next service
+// removes those in it.
 func (r *registry) Sweep(context.Context) {
 	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forgetExpired(now)
+	_ = r.save(nil, r.forgetExpired(now)) // Check reports the error
 	r.spent.Sweep(now)
 }
 

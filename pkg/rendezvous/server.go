@@ -294,7 +294,9 @@ func (s *Server) routineEnd() {
 	s.wg.Wait()
 	s.repeats.Close()
 	if s.file != nil {
-		s.file.close()
+		if err := s.file.close(); err != nil {
+			s.log.Warn("the state's file could not be closed", "error", err)
+		}
 	}
 }
 

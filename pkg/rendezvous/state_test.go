@@ -1,11 +1,15 @@
 package rendezvous
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +84,113 @@ func TestUnsavedRegistration(t *testing.T) {
 	}
 	if w := s.get("/readyz"); w.Code != 503 || !strings.Contains(w.Body.String(), "state") {
 		t.Errorf(`got w.Code %d, w.Body %s; want w.Code 503, w.Body with "state"`, w.Code, w.Body)
+	}
+}
+
+// A file in JSON, of an earlier version, is replaced by a database with the same content.
+func TestStateInJSON(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	reg := &Registration{ID: "r", Environment: "env", Key: identity(), Token: "0123456789ab", Expires: time.Now().Add(time.Hour)}
+	key := newSigner()
+	old, err := json.Marshal(stateDocument{Version: stateVersion, URLKey: key.key[:], Registrations: []*Registration{reg}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"JSON", "the database"} {
+		s, err := openState(t.Context(), path)
+		if err != nil {
+			t.Fatalf("%s: got error %v, want none", name, err)
+		}
+		if s.signer.key != key.key || len(s.registrations) != 1 || s.registrations[0].ID != "r" || s.registrations[0].Key != reg.Key {
+			t.Errorf("%s: got another key, or registrations %v; want the key and the registration of the file", name, s.registrations)
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Dir(path) + "/.*"); len(left) > 1 { // the lock
+		t.Errorf("got %q beside the file, want its lock alone", left)
+	}
+}
+
+// The cost of a registration does not depend on how many there are.
+func TestStateWritesFewPages(t *testing.T) {
+	s, err := openState(t.Context(), filepath.Join(t.TempDir(), "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	s.db.NoSync = true // the test counts pages
+	reg := Registration{Key: identity(), Token: "0123456789ab", Expires: time.Now().Add(time.Hour)}
+	const most = 40
+	for i := range 2000 {
+		reg.ID = strconv.Itoa(i)
+		reg.Environment = "env-" + reg.ID
+		before := s.db.Stats()
+		if err := s.change(&reg, nil); err != nil {
+			t.Fatal(err)
+		}
+		after := s.db.Stats()
+		if pages := after.TxStats.GetPageCount() - before.TxStats.GetPageCount(); pages > most {
+			t.Fatalf("registration %d: got %d pages allocated, want at most %d", i, pages, most)
+		}
+	}
+}
+
+// A service that is killed has lost no registration that it has confirmed.
+func TestStateOutlivesAKill(t *testing.T) {
+	const variable = "CODEX_TEST_STATE"
+	key := identity()
+	reg := func(i int) Registration {
+		return Registration{ID: strconv.Itoa(i), Environment: "env-" + strconv.Itoa(i), Key: key, Token: "0123456789ab", Expires: time.Now().Add(time.Hour)}
+	}
+	if path := os.Getenv(variable); path != "" {
+		s, err := openState(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2000 {
+			r := reg(i)
+			if err := s.change(&r, nil); err != nil {
+				t.Fatal(err)
+			}
+			os.Stdout.WriteString("confirmed\n")
+		}
+		select {} // until it is killed
+	}
+	path := filepath.Join(t.TempDir(), "state")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStateOutlivesAKill$")
+	cmd.Env = append(os.Environ(), variable+"="+path)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	confirmed := 0
+	for lines := bufio.NewScanner(out); confirmed < 100 && lines.Scan(); {
+		if lines.Text() == "confirmed" {
+			confirmed++
+		}
+	}
+	_ = cmd.Process.Kill()
+	rest, _ := io.ReadAll(out)
+	_ = cmd.Wait() // killed
+	confirmed += strings.Count(string(rest), "confirmed\n")
+	if confirmed < 100 {
+		t.Fatalf("got %d registrations, want more than 100", confirmed)
+	}
+	s, err := openState(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if len(s.registrations) < confirmed {
+		t.Errorf("got %d registrations after the kill, want the %d that were confirmed", len(s.registrations), confirmed)
 	}
 }
 

@@ -72,7 +72,13 @@ func Write(path string, data []byte) (err error) {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
+	return Rename(f.Name(), path)
+}
+
+// Rename replaces a file by another one of the same file system, whose content is on the disk. Readers see either
+// the old or the new file, even after a crash.
+func Rename(from, path string) error {
+	if err := os.Rename(from, path); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(path))
