@@ -57,6 +57,23 @@ func Find() (string, error) {
 	return real, nil
 }
 
+// Make creates the directory in CODEX_HOME if only its last element is missing, for services that start on an empty
+// volume. The directory is private. Without CODEX_HOME, Make does nothing.
+func Make() error {
+	named := os.Getenv(Variable)
+	if named == "" {
+		return nil
+	}
+	err := os.Mkdir(named, 0o700)
+	switch {
+	case err == nil, errors.Is(err, fs.ErrExist):
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s points to %q, and neither that path nor the directory above it exists", Variable, named)
+	}
+	return fmt.Errorf("%s points to %q, which does not exist and cannot be made: %w", Variable, named, cause(err))
+}
+
 // cause returns an error without the path, which the message already contains.
 func cause(err error) error {
 	var p *fs.PathError
