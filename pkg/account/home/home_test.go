@@ -3,8 +3,33 @@ package home
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
+
+func TestMake(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, variable, err string }{
+		{"unset", "", ""},
+		{"a directory", dir, ""},
+		{"missing", filepath.Join(dir, "new"), ""},
+		{"missing, with the directory above it", filepath.Join(dir, "a", "b"), "neither that path nor the directory above it exists"},
+		{"below a file", filepath.Join(file, "x"), "cannot be made: not a directory"},
+	} {
+		t.Setenv(Variable, tt.variable)
+		err := Make()
+		if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+			t.Errorf("%s: got error %v, want %q", tt.name, err, tt.err)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(dir, "new")); err != nil || info.Mode() != os.ModeDir|0o700 {
+		t.Errorf("got %v, %v; want a directory with mode 0700", info, err)
+	}
+}
 
 func TestFind(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())

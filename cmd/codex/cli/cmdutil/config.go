@@ -81,6 +81,23 @@ func IsStrict(c *cli.Context) bool {
 	return slices.ContainsFunc(levels(c), func(c *cli.Context) bool { return c.Bool("strict-config") })
 }
 
+// requireHome is the option against MakeHome.
+const requireHome = "require-home"
+
+// HomeFlag returns the option of services about the directory in CODEX_HOME.
+func HomeFlag() cli.Flag {
+	return &cli.BoolFlag{Name: requireHome, Usage: "do not start if the directory in CODEX_HOME does not exist; without this option it is made"}
+}
+
+// MakeHome makes the directory in CODEX_HOME, unless --require-home is given. Scenario: a pod starts on an empty volume.
+func MakeHome(c *cli.Context) error {
+	if c.Bool(requireHome) {
+		_, err := home.Find()
+		return err
+	}
+	return home.Make()
+}
+
 // LoadConfig reads config.toml with the values of -c, which may be before and after each
 // command.
 func LoadConfig(c *cli.Context) (home.Config, error) {

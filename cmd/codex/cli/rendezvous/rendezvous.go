@@ -78,7 +78,7 @@ func serviceFlags() []cli.Flag {
 		tokensFlag(),
 		&cli.StringFlag{Name: "public-url", Usage: "the `URL` under which clients reach the service, if it is behind a proxy, which sees all tokens"},
 		&cli.BoolFlag{Name: "allow-plaintext-bind", Usage: "listen without TLS on an address that is not loopback"},
-	}, natsFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName, "config"))
+	}, natsFlags(), []cli.Flag{cmdutil.HomeFlag()}, cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName, "config"))
 }
 
 func tokensFlag() cli.Flag {
@@ -147,6 +147,9 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 		if c.IsSet(name) && c.String(name) == "" {
 			return emptyFlag(name)
 		}
+	}
+	if err := cmdutil.MakeHome(c); err != nil {
+		return err
 	}
 	config, err := rendezvousTLS(c, log)
 	if err != nil {

@@ -25,6 +25,7 @@ func serverFlags() []cli.Flag {
 		[]cli.Flag{
 			&cli.StringFlag{Name: "metrics-listen", Usage: "serve /metrics, for Prometheus, on `IP:PORT` without authentication; without this option, clients get it on --listen"},
 			&cli.BoolFlag{Name: "trace-commands", Usage: "set TRACEPARENT and TRACESTATE for commands, so that they can continue the trace of their request"},
+			cmdutil.HomeFlag(),
 			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not make a cgroup for each process"},
 		},
 		auditFlags(), cmdutil.ServerLimitFlags(), remoteFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName),

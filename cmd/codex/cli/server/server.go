@@ -107,7 +107,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 }
 
 // prepared is a server whose options, and the files that they name, are checked. Until run it takes no port, and it
-// writes nothing. So --check-config finds what would keep a server from starting, and can run beside that server.
+// writes nothing: MakeHome alone may make a directory. So --check-config finds what would keep a server from starting, and can run beside that server.
 type prepared struct {
 	opts    execserver.Options
 	front   front
@@ -126,6 +126,9 @@ func prepare(c *cli.Context, s cmdutil.Streams) (*prepared, error) {
 		return nil, err
 	}
 	if err := cmdutil.RefuseRootFlags(c); err != nil {
+		return nil, err
+	}
+	if err := cmdutil.MakeHome(c); err != nil {
 		return nil, err
 	}
 	p := new(prepared)
