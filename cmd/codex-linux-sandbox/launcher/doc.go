@@ -22,4 +22,5 @@
 //	proxy.go        routes to managed proxies
 //	standby.go      a launcher that a server has started ahead of need
 //	explain.go      --explain and --probe
+//	owner.go        what a sandbox of root may not do in a workspace of another user
 package launcher

@@ -24,6 +24,7 @@ func (l *launch) explainTo(w io.Writer) error {
 	if err := l.explainFiles(&b, backend); err != nil {
 		return err
 	}
+	b.WriteString(l.explainOwners())
 	fmt.Fprintf(&b, "network: %s%s\n", [...]string{"off", "on", "only the proxies of the environment"}[l.plan.Network], l.explainSockets(backend))
 	l.explainCalls(&b, backend)
 	if !l.temporary {

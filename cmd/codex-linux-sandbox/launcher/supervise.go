@@ -343,6 +343,9 @@ func (s *supervisor) explain(r initproc.Report) (int, error) {
 			return 0, &unavailable{err}
 		}
 		all := fmt.Errorf("cannot make the sandbox: %w", err)
+		if reason := deniedBy(st.Path); errno == unix.EACCES && reason != "" {
+			all = fmt.Errorf("%w; %s", all, reason)
+		}
 		switch {
 		case errno == unix.ENOENT || errno == unix.ENOTDIR || errno == unix.ELOOP || errno == unix.ESTALE:
 			return 0, &changed{all}
