@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
 
@@ -208,9 +209,18 @@ var acts = map[string]func(dir string) map[string]syscall.Errno{
 		}
 		return results
 	},
-	"signals":   signals,
-	"sockets":   socketsInside,
-	"hang up":   hangUpInside,
+	"signals": signals,
+	"sockets": socketsInside,
+	"hang up": hangUpInside,
+	"links of /proc": func(string) map[string]syscall.Errno {
+		fd, err := unix.Open("f", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		results := map[string]syscall.Errno{"open": errno(err)}
+		for name, resolve := range map[string]uint64{"followed": 0, "no links of /proc": unix.RESOLVE_NO_MAGICLINKS, "no links": unix.RESOLVE_NO_SYMLINKS} {
+			_, err := unix.Openat2(unix.AT_FDCWD, procFD("/proc/self/fd/", fd), &unix.OpenHow{Flags: unix.O_RDWR, Resolve: resolve})
+			results[name] = errno(err)
+		}
+		return results
+	},
 	"terminals": terminalsInside,
 	"shm":       sharedInside,
 	"protected": func(string) map[string]syscall.Errno {
@@ -276,6 +286,18 @@ func TestCallsWorkWhereTheyArePermitted(t *testing.T) {
 // missing reports whether openat2 fails because the broker does not permit it before version 3.
 func missing(version int, name string, got syscall.Errno) bool {
 	return version < 3 && strings.HasPrefix(name, "openat2") && got == unix.ENOSYS
+}
+
+// TestLinksOfProcAreNotFollowedForACallThatForbidsThem: the broker takes the file of /proc/self/fd/N from the caller's table, unless openat2 must
+// follow no such link.
+func TestLinksOfProcAreNotFollowedForACallThatForbidsThem(t *testing.T) {
+	machine.NeedLandlock(t, 3)
+	got := act(t, workspace(t), 6, "links of /proc")
+	for name, want := range map[string]syscall.Errno{"open": 0, "followed": 0, "no links of /proc": unix.ELOOP, "no links": unix.ELOOP} {
+		if got[name] != want {
+			t.Errorf("%s: got %v, want %v", name, got[name], want)
+		}
+	}
 }
 
 // TestTheHelperOpensByOpenat2: the helper of file requests, which opens by openat2, can write where it may, and nowhere else, with every

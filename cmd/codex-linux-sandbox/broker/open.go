@@ -27,6 +27,9 @@ func (k *caller) open(dir, i int, o opening) reply {
 	if err != nil {
 		return failed(err)
 	}
+	if _, _, own := k.ownDescriptor(name); own && o.resolve&(unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS) != 0 {
+		return failed(unix.ELOOP) // base follows the link of /proc
+	}
 	for range maxTries {
 		base, rest, err := k.base(dir, name)
 		if err != nil {
