@@ -25,7 +25,7 @@ func TestAWorkspaceOfAnotherUser(t *testing.T) {
 	const owner = 65534
 	for _, do := range []error{os.Chmod(dir, 0o700), os.Mkdir(workspace, 0o700), os.Chown(workspace, owner, owner)} {
 		if do != nil {
-			t.Fatal(do)
+			t.Fatalf("make a workspace of another user: %v", do)
 		}
 	}
 	profile := fmt.Sprintf(`{"type":"managed","network":"restricted","file_system":{"type":"restricted","entries":[
