@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// TestFilesThatOthersCanChange: files that other users can change are refused, because they
-// determine permissions.
-func TestFilesThatOthersCanChange(t *testing.T) {
-	const want = "can be changed by other users"
+// TestFilesThatAreNotPrivate: files that other users can change are refused, because they
+// determine permissions, and so are those that they can read: the state has the key of the URLs.
+func TestFilesThatAreNotPrivate(t *testing.T) {
+	const want = "can be read or changed by other users"
 	tokens := newTokens(t)
 	secret, _ := newToken(t, tokens, RoleBoth, "*")
 	state := filepath.Join(t.TempDir(), "state.json")
@@ -24,7 +24,7 @@ func TestFilesThatOthersCanChange(t *testing.T) {
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, mode := range []os.FileMode{0o620, 0o602} {
+	for _, mode := range []os.FileMode{0o620, 0o602, 0o604} {
 		for _, path := range []string{tokens.Path(), state} {
 			if err := os.Chmod(path, mode); err != nil {
 				t.Fatal(err)

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"codex.internal/pkg/internal/atomicfile"
 )
 
 func TestState(t *testing.T) {
@@ -40,8 +38,8 @@ func TestState(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := start(t, Options{Tokens: tokens, StateFile: path})
-	if info, err := os.Stat(path); err != nil || atomicfile.OthersCanWrite(info) {
-		t.Errorf("got info %v, error %v; want no error, not atomicfile.OthersCanWrite(info)", info, err)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("got info %v, error %v; want no error, mode 0600", info, err)
 	}
 	// The executor reconnects with its old URL.
 	s.dial("ws" + strings.TrimPrefix(s.url, "http") + relayPath + "?" + query)

@@ -43,3 +43,31 @@ func TestNoFileToKeep(t *testing.T) {
 		})
 	}
 }
+
+// TestStoredCredentialsArePrivate: another user could read an auth.json that was copied with the
+// mode 0644. The mode of its directory does not matter.
+func TestStoredCredentialsArePrivate(t *testing.T) {
+	for mode, want := range map[os.FileMode]os.FileMode{0o600: 0o600, 0o400: 0o400, 0o644: 0o600, 0o660: 0o600, 0o602: 0o600} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, FileName)
+		if err := (&fileStore{path}).Save(NewAPIKey("k")); err != nil {
+			t.Fatal(err)
+		}
+		for of, m := range map[string]os.FileMode{dir: 0o755, path: mode} {
+			if err := os.Chmod(of, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var said []string
+		s, err := OpenStore("file", dir, func(text string) { said = append(said, text) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, err := s.Load(); err != nil || a.APIKey != "k" {
+			t.Errorf("mode %o: got %v, error %v; want the key", mode, a, err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want || (len(said) == 1) != (mode != want) {
+			t.Errorf("mode %o: got %v, error %v, warnings %q; want the mode %o, and a warning if that is new", mode, info, err, said, want)
+		}
+	}
+}

@@ -31,10 +31,10 @@ type Store interface {
 // OpenStore returns the store with a kind, which is the value of the setting
 // cli_auth_credentials_store. file, the default, is auth.json in the home directory. auto is the
 // same, with a warning. ephemeral exists only as long as the program. Keyrings are not supported.
-// warn is also called if other users can read the file.
+// OpenStore makes the file private if other users can read it, and calls warn.
 func OpenStore(kind, home string, warn func(text string)) (Store, error) {
 	if kind == "" || kind == "file" || kind == "auto" {
-		warnOfReaders(filepath.Join(home, FileName), warn)
+		makePrivate(filepath.Join(home, FileName), warn)
 	}
 	switch kind {
 	case "", "file":
@@ -51,13 +51,19 @@ func OpenStore(kind, home string, warn func(text string)) (Store, error) {
 	}
 }
 
-// warnOfReaders calls warn if other users than the owner can read a file. On Windows the mode does
-// not show that.
-func warnOfReaders(path string, warn func(text string)) {
+// makePrivate takes from other users the permission to read or change a file, and calls warn if
+// they had it. On Windows the mode does not show that.
+func makePrivate(path string, warn func(text string)) {
 	info, err := os.Stat(path)
-	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o044 != 0 && runtime.GOOS != "windows" {
-		warn(fmt.Sprintf("%s can be read by other users; chmod 600 it", path))
+	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o077 == 0 || runtime.GOOS == "windows" {
+		return
 	}
+	mode := info.Mode().Perm()
+	if err := os.Chmod(path, mode&0o700); err != nil {
+		warn(fmt.Sprintf("%s has the mode %04o, with which other users can read or change it, and that cannot be changed: %v", path, mode, err))
+		return
+	}
+	warn(fmt.Sprintf("%s had the mode %04o, with which other users could read or change it; it now has the mode %04o", path, mode, mode&0o700))
 }
 
 // fileStore is auth.json.

@@ -119,7 +119,7 @@ func TestChangedTokens(t *testing.T) {
 	}
 }
 
-// TestOpenedTokenFile: if other users may now change the file, no client is accepted until the
+// TestOpenedTokenFile: if other users may now read or change the file, no client is accepted until the
 // mode is corrected.
 func TestOpenedTokenFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
@@ -132,12 +132,12 @@ func TestOpenedTokenFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, mode := range []os.FileMode{0o602, 0o620, 0o600, 0o640} {
+	for _, mode := range []os.FileMode{0o602, 0o620, 0o604, 0o600, 0o640} {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
 		_, err := file.authenticate(secret)
-		if open := mode&0o022 != 0; errors.Is(err, ErrTokenFile) != open || (grant.Check() != nil) != open {
+		if open := mode&0o026 != 0; errors.Is(err, ErrTokenFile) != open || (grant.Check() != nil) != open {
 			t.Errorf("mode %o: %v, %v", mode, err, grant.Check())
 		}
 	}

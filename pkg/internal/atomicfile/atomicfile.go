@@ -23,8 +23,8 @@ const lockPause = 10 * time.Millisecond
 // ErrLocked means that another process has locked a file.
 var ErrLocked = errors.New("another process has it locked")
 
-// ReadBounded reads a file of at most limit bytes that no other user may change. It also returns
-// the file's FileInfo. The error for a missing file is an fs.ErrNotExist.
+// ReadBounded reads a file of at most limit bytes that no other user may read or change. It also
+// returns the file's FileInfo. The error for a missing file is an fs.ErrNotExist.
 func ReadBounded(path string, limit int64) ([]byte, os.FileInfo, error) {
 	f, err := safeopen.Open(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -35,8 +35,8 @@ func ReadBounded(path string, limit int64) ([]byte, os.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if OthersCanWrite(info) {
-		return nil, nil, fmt.Errorf("%s can be changed by other users; chmod 600 it", path)
+	if !isPrivate(info) {
+		return nil, nil, fmt.Errorf("%s can be read or changed by other users (mode %04o); chmod 600 it", path, info.Mode().Perm())
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {

@@ -28,5 +28,6 @@ func syncDir(path string) error {
 	return d.Sync()
 }
 
-// OthersCanWrite reports whether other users can change a file.
-func OthersCanWrite(info os.FileInfo) bool { return info.Mode().Perm()&0o022 != 0 }
+// isPrivate reports whether no other user can read or change a file. The file's group may read it,
+// because services get their secrets that way.
+func isPrivate(info os.FileInfo) bool { return info.Mode().Perm()&0o026 == 0 }

@@ -20,5 +20,5 @@ func tryLock(f *os.File) (bool, error) {
 // syncDir does nothing, because directories cannot be synced on this system.
 func syncDir(string) error { return nil }
 
-// OthersCanWrite returns false, because the mode does not show that on this system.
-func OthersCanWrite(os.FileInfo) bool { return false }
+// isPrivate returns true, because the mode does not show that on this system.
+func isPrivate(os.FileInfo) bool { return true }
