@@ -111,8 +111,8 @@ def installed(kind, install):
     # Debian 12 has an AppArmor that cannot read the launcher's profile, and needs none.
     expect(kind + ': no profile of AppArmor is installed', not os.path.exists('/etc/apparmor.d/codex-linux-sandbox'), '')
     expect(kind + ': services can read their configuration', mode == '0o40755', mode)
-    modes = [oct(os.stat(path).st_mode) for path in glob.glob('/etc/codex/*.env')]
-    expect(kind + ': the files of options are for root only', modes == ['0o100600'] * 3, modes)
+    modes = [oct(os.stat(path).st_mode) for path in glob.glob('/etc/codex/*.env') + ['/etc/codex/executor.token']]
+    expect(kind + ': the files of options and tokens are for root only', modes == ['0o100600'] * 4, modes)
 
 
 def units_are_sound():
@@ -140,8 +140,12 @@ def as_documented(commands):
     expect('package: all services are enabled and run', states == [('enabled', 'active')] * len(UNITS), states + [why(u) for u in UNITS if state(u) != 'active'])
     types = [run('systemctl', 'show', '-p', 'Type', '--value', unit).stdout.strip() for unit in UNITS]
     expect('package: they tell systemd when they are ready', types == ['notify'] * len(UNITS), types)
-    mode = oct(os.stat('/etc/codex/executor.env').st_mode)
+    mode = oct(os.stat('/etc/codex/executor.token').st_mode)
     expect('package: the token is for root only', mode == '0o100600', mode)
+    with open('/etc/codex/executor.token') as f:
+        token = f.read().strip()
+    with open('/proc/%d/environ' % main_pid('codex-executor')) as f:
+        expect('package: the token is in no variable of the server', len(token) > 20 and token not in f.read(), len(token))
 
 
 def serves():

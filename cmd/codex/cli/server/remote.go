@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -257,7 +258,10 @@ func (r *registrar) resolve(ctx context.Context) (signin.Credential, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--rendezvous-token-file: %w", err)
 		}
-		return signin.RendezvousRegistration(signin.Secret(strings.TrimSpace(string(token))), r.url)
+		if token = bytes.TrimSpace(token); len(token) == 0 {
+			return nil, fmt.Errorf("--rendezvous-token-file: %s is empty: write a token of the rendezvous service into it", r.tokenFile)
+		}
+		return signin.RendezvousRegistration(signin.Secret(token), r.url)
 	case r.agent:
 		return r.credentials.AgentRegistration(ctx)
 	}
