@@ -113,6 +113,26 @@ func TestWatchTreeRefusals(t *testing.T) {
 	}
 }
 
+// TestWatchesOfAConnectionShareAnInstance: a user may have as few as 128 inotify instances.
+func TestWatchesOfAConnectionShareAnInstance(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	dir := t.TempDir()
+	p, _ := hello(t, url)
+	if !p.watchMissing(1, uri(dir, "missing")) {
+		t.Error("the missing path is not watched")
+	}
+	for i := range watches {
+		p.call(execproto.MethodFSWatch, object{"watchId": i, "path": uri(dir, "")}, nil)
+	}
+	wantMetrics(t, url, `exec_server_limit_used{limit="watches"} 1`)
+	for i := range watches {
+		p.call(execproto.MethodFSUnwatch, object{"watchId": i}, nil)
+	}
+	mustWrite(t, dir+"/missing", nil)
+	p.wait(func(m message) bool { return m.Method == execproto.NotifyMissingChanged })
+	wantMetrics(t, url, `exec_server_limit_used{limit="watches"} 0`)
+}
+
 // TestEndedWatchesAreNotCounted: the number of concurrent watches is limited, but not the
 // number of successive ones.
 func TestEndedWatchesAreNotCounted(t *testing.T) {

@@ -35,7 +35,7 @@ var documentedLimits = []struct {
 		"`processId`":                                 {"pkg/execserver.maxProcessID"},
 		"file handles of a connection":                {"pkg/execserver.DefaultMaxHandles"},
 		"`handleId`":                                  {"pkg/execproto.MaxHandleIDBytes"},
-		"watches of a connection; of all connections": {"pkg/execserver/files.maxWatches", "pkg/execserver/files.MaxServerWatches"},
+		"watches of a connection; inotify instances for those of all connections": {"pkg/execserver/files.maxWatches", "pkg/execserver/files.MaxServerWatches"},
 		"directories of a watch":                      {"pkg/host/watch.MaxTreeDirectories"},
 		"file of `fs/readFile`":                       {"pkg/host/files.MaxReadFile"},
 		"block of `fs/readBlock`, `fs/writeBlock`":    {"pkg/execproto.MaxBlockBytes"},

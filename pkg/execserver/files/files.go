@@ -78,6 +78,7 @@ type Files struct {
 	account *share.Account
 
 	handles handleTable
+	inotify inotify
 	missing missingWatch
 	trees   watchTable
 }
@@ -86,7 +87,7 @@ type Files struct {
 // The connection closes the Files when it ends.
 func (srv *Server) New(ctx context.Context, conn Conn) *Files {
 	account := share.From(ctx)
-	return &Files{srv: srv, conn: conn, ctx: ctx, account: account, handles: handleTable{limit: srv.MaxHandles, account: account}}
+	return &Files{srv: srv, conn: conn, ctx: ctx, account: account, handles: handleTable{limit: srv.MaxHandles, account: account}, inotify: inotify{account: account}}
 }
 
 // Close closes all handles and watches, and waits for them. No request may be running.

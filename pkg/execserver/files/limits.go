@@ -14,10 +14,10 @@ const (
 	// process.maxLookups together leave a quarter of them free.
 	MaxFileCalls = 128
 
-	// maxWatches bounds the watches of a connection, and MaxServerWatches those of all
-	// connections. Each watch takes an inotify instance, and a confined one also a helper. The
-	// server takes at most half of the user's inotify instances, of which there are 128 by
-	// default.
+	// maxWatches bounds the watches of a connection, and MaxServerWatches the inotify instances
+	// of all connections. Each confined watch takes one, in its helper, and all other watches of
+	// a connection share one. The server takes at most half of the user's inotify instances, of
+	// which there are 128 by default.
 	maxWatches       = 8
 	MaxServerWatches = 512
 

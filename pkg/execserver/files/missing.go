@@ -63,12 +63,13 @@ func (f *Files) WatchMissing(ctx context.Context, p *execproto.WatchMissingParam
 	if !f.missing.replace(p.WatchID) || !native {
 		return execproto.WatchMissingResult{}, nil
 	}
-	w, err := Blocking(ctx, func() (*watch.Watch, error) { return watch.New(missing, present), nil })
-	if err != nil {
-		return nil, err
-	}
-	if w == nil {
+	if f.inotify.acquire() != nil {
 		return execproto.WatchMissingResult{}, nil
+	}
+	w, err := Blocking(ctx, func() (*watch.Watch, error) { return watch.New(&f.inotify.Instance, missing, present), nil })
+	if w == nil {
+		f.inotify.release()
+		return execproto.WatchMissingResult{}, err
 	}
 	f.missing.mu.Lock()
 	f.missing.current = w
@@ -82,6 +83,7 @@ func (f *Files) WatchMissing(ctx context.Context, p *execproto.WatchMissingParam
 func (f *Files) routineWatch(w *watch.Watch, id uint64) {
 	changed := w.Wait()
 	w.Close()
+	f.inotify.release()
 	f.missing.mu.Lock()
 	changed = changed && f.missing.current == w
 	if changed {

@@ -10,6 +10,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/reply"
+	"codex.internal/pkg/execserver/share"
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/host/watch"
@@ -73,9 +74,9 @@ func (f *Files) Watch(ctx context.Context, p *WatchRequest) (reply.Result, error
 		return nil, err
 	}
 	if confinement == nil {
-		w.source, err = openTree(ctx, w.ctx, path, p.Recursive)
+		w.source, err = f.inotify.openTree(ctx, w.ctx, path, p.Recursive)
 	} else {
-		w.source, err = f.srv.confinedTree(w.ctx, confinement, path, p)
+		w.source, err = f.confinedTree(w.ctx, confinement, path, p)
 	}
 	if err != nil {
 		f.trees.take(p.WatchID)
@@ -104,9 +105,6 @@ func (t *watchTable) reserve(f *Files, id uint64) (*treeWatch, error) {
 		return nil, execproto.InvalidRequest(fmt.Sprintf("watch %d already exists", id))
 	case len(t.open) >= maxWatches:
 		return nil, observe.AtLimit(observe.LimitWatches, execproto.InvalidRequest(fmt.Sprintf("at most %d watches may be open per connection", maxWatches)))
-	}
-	if err := f.account.Reserve(observe.LimitWatches, 1); err != nil {
-		return nil, err
 	}
 	w := &treeWatch{f: f, id: id}
 	w.ctx, w.cancel = context.WithCancel(f.ctx)
@@ -164,7 +162,6 @@ func (w *treeWatch) release() {
 	if w.source != nil {
 		w.source.close()
 	}
-	w.f.account.Give(observe.LimitWatches, 1)
 }
 
 // routineChanges sends the changes of a watch to the client. While the connection's queue is
@@ -201,20 +198,61 @@ func (w *treeWatch) tell() (taken bool) {
 	}
 }
 
+// inotify is the inotify instance of all watches of a connection that this process carries out. It
+// counts towards the limit of watches while there are any.
+type inotify struct {
+	watch.Instance
+	account *share.Account
+
+	mu    sync.Mutex
+	users int
+}
+
+// acquire must be called before a watch is added, and release after it has ended or could not be
+// added. The error is the answer to the request.
+func (n *inotify) acquire() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.users == 0 {
+		if err := n.account.Reserve(observe.LimitWatches, 1); err != nil {
+			return err
+		}
+	}
+	n.users++
+	return nil
+}
+
+func (n *inotify) release() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.users--; n.users == 0 {
+		n.account.Give(observe.LimitWatches, 1)
+	}
+}
+
 // serverTree is a watch that this process carries out.
 type serverTree struct {
-	tree   *watch.Tree
-	ending *watch.Ending
+	tree    *watch.Tree
+	ending  *watch.Ending
+	inotify *inotify
 }
 
 // openTree starts a watch in this process, which ends with ctx. opening bounds the start.
-func openTree(opening, ctx context.Context, path string, recursive bool) (changeSource, error) {
+func (n *inotify) openTree(opening, ctx context.Context, path string, recursive bool) (_ changeSource, err error) {
+	if err := n.acquire(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			n.release()
+		}
+	}()
 	ending, err := watch.NewEnding(ctx)
 	if err != nil {
 		return nil, execproto.Internal("cannot watch files: " + err.Error())
 	}
 	tree, err := Blocking(opening, func() (*watch.Tree, error) {
-		return fsops.OpenWatch(opening, path, recursive, ending.Descriptor())
+		return fsops.OpenWatch(opening, &n.Instance, path, recursive, ending.Descriptor())
 	})
 	if err != nil {
 		ending.Close()
@@ -224,7 +262,7 @@ func openTree(opening, ctx context.Context, path string, recursive bool) (change
 		_, err := Blocking(ctx, func() (struct{}, error) { f(); return struct{}{}, nil })
 		return err == nil
 	}
-	return &serverTree{tree, ending}, nil
+	return &serverTree{tree, ending, n}, nil
 }
 
 func (s *serverTree) next() (*execproto.Changed, bool) {
@@ -235,6 +273,7 @@ func (s *serverTree) next() (*execproto.Changed, bool) {
 func (s *serverTree) close() {
 	s.tree.Close()
 	s.ending.Close()
+	s.inotify.release()
 }
 
 // confinedTree is a watch in a helper of its own, which cannot read paths that its sandbox
@@ -242,13 +281,14 @@ func (s *serverTree) close() {
 // created it again. Therefore each name is also checked against the profile.
 type confinedTree struct {
 	h           *helper
+	account     *share.Account
 	ctx         context.Context
 	confinement *runner.Confinement
 }
 
 // confinedTree starts a watch in a helper, which ends with ctx. The helper never writes.
-func (srv *Server) confinedTree(ctx context.Context, confinement *runner.Confinement, path string, p *WatchRequest) (changeSource, error) {
-	t := &confinedTree{ctx: ctx, confinement: confinement}
+func (f *Files) confinedTree(ctx context.Context, confinement *runner.Confinement, path string, p *WatchRequest) (_ changeSource, err error) {
+	t := &confinedTree{ctx: ctx, account: f.account, confinement: confinement}
 	denied, err := Blocking(ctx, func() (bool, error) { return t.denies()(path), nil })
 	switch {
 	case err != nil:
@@ -256,11 +296,19 @@ func (srv *Server) confinedTree(ctx context.Context, confinement *runner.Confine
 	case denied:
 		return nil, execproto.InvalidRequest("Permission denied (os error 13): " + path)
 	}
-	h, err := srv.startHelper(ctx, readOnly(confinement))
+	if err := f.account.Reserve(observe.LimitWatches, 1); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.account.Give(observe.LimitWatches, 1)
+		}
+	}()
+	h, err := f.srv.startHelper(ctx, readOnly(confinement))
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.ask(execproto.MethodFSWatch, fshelper.Request(execproto.MethodFSWatch, srv.Home, p.json, p.Sandbox)...); err != nil {
+	if _, err := h.ask(execproto.MethodFSWatch, fshelper.Request(execproto.MethodFSWatch, f.srv.Home, p.json, p.Sandbox)...); err != nil {
 		_ = h.end()
 		return nil, err
 	}
@@ -314,4 +362,7 @@ func (t *confinedTree) line() (*execproto.Changed, error) {
 	return &n, err
 }
 
-func (t *confinedTree) close() { _ = t.h.end() }
+func (t *confinedTree) close() {
+	_ = t.h.end()
+	t.account.Give(observe.LimitWatches, 1)
+}

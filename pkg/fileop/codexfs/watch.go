@@ -7,6 +7,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/host/watch"
 	"codex.internal/pkg/wire/pathuri"
 )
 
@@ -28,7 +29,7 @@ func (s *session) serveWatch(rq request) error {
 	if err != nil {
 		return s.fail(err)
 	}
-	w, err := fsops.OpenWatch(context.Background(), path, p.Recursive, int(stdin))
+	w, err := fsops.OpenWatch(context.Background(), new(watch.Instance), path, p.Recursive, int(stdin))
 	if err != nil {
 		return s.fail(err)
 	}

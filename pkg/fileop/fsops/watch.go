@@ -10,9 +10,9 @@ import (
 )
 
 // OpenWatch carries out fs/watch for a native path (docs/spec/wire.md §5.13). ending
-// is as in watch.OpenTree.
-func OpenWatch(ctx context.Context, path string, recursive bool, ending int) (*watch.Tree, error) {
-	t, err := watch.OpenTree(ctx, path, recursive, ending)
+// and in are as in watch.OpenTree.
+func OpenWatch(ctx context.Context, in *watch.Instance, path string, recursive bool, ending int) (*watch.Tree, error) {
+	t, err := watch.OpenTree(ctx, in, path, recursive, ending)
 	var limit *watch.LimitError
 	if errors.Is(err, watch.ErrSilent) || errors.Is(err, watch.ErrUnsupported) || errors.As(err, &limit) {
 		return nil, Invalid(err.Error())

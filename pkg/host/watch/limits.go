@@ -15,6 +15,15 @@ const (
 )
 
 const (
+	// maxPendingBytes bounds the events of a watch that other watches of its Instance have read, and
+	// that it has not read itself: a few thousand. Beyond that the watch loses them.
+	maxPendingBytes = 128 << 10
+
+	// maxInstanceDirectories bounds the directories of all watches of an Instance. Scenario: a
+	// client watches a tree eight times. The kernel counts each directory once, but the program
+	// needs memory for each watch.
+	maxInstanceDirectories = 2 * MaxTreeDirectories
+
 	// MaxTreeDirectories bounds the directories that a Tree watches. It is five times the number of
 	// directories in the sources of Linux. Each takes about 1 KiB of kernel memory, which cannot be
 	// swapped out, and 200 bytes in this program.

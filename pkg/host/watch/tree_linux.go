@@ -40,7 +40,8 @@ type Tree struct {
 	only      string // the only reported name; "": all
 	recursive bool
 	ending    int // a descriptor that ends Next when it becomes readable; owned by the caller
-	inotify   int
+	shared    *Instance
+	events    *member // of shared; nil: the watch is closed, or has not begun
 	// root identifies the directory that was at the path when the watch began. The directory is not
 	// kept open, because the kernel reports the removal of a directory only when no process has it
 	// open.
@@ -66,11 +67,11 @@ type fileID struct {
 
 // OpenTree begins to watch the directory or file at an absolute path. It follows links on the way
 // to it. ending is a descriptor that makes Next return when it is readable or its other end is
-// closed. The caller still owns ending.
+// closed. The caller still owns ending. The watch takes its events from in.
 //
 // The error is one of the system, ErrSilent, or a *LimitError.
-func OpenTree(ctx context.Context, path string, recursive bool, ending int) (*Tree, error) {
-	t := &Tree{path: path, at: path, recursive: recursive, ending: ending, inotify: -1}
+func OpenTree(ctx context.Context, in *Instance, path string, recursive bool, ending int) (*Tree, error) {
+	t := &Tree{path: path, at: path, recursive: recursive, ending: ending, shared: in}
 	root, err := t.openRoot()
 	if err == nil {
 		t.root, err = identify(root)
@@ -106,13 +107,11 @@ func (t *Tree) openRoot() (int, error) {
 // restart watches the whole tree again. It reads the names of the tree without reporting them.
 func (t *Tree) restart(ctx context.Context) error {
 	t.stopReading()
-	if t.inotify >= 0 {
-		_ = unix.Close(t.inotify)
-	}
 	t.folders, t.todo, t.anew = make(map[int32]*folder), nil, t.anew+1
 	var err error
-	if t.inotify, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err != nil {
-		t.inotify = -1
+	if t.events != nil {
+		t.events.reset()
+	} else if t.events, err = t.shared.join(); err != nil {
 		return limitOf(t.path, err)
 	}
 	t.top = &folder{}
@@ -150,17 +149,17 @@ func (t *Tree) watch(fd int, f *folder) error {
 	if !tells(int64(st.Type)) {
 		return ErrSilent
 	}
-	wd, err := unix.InotifyAddWatch(t.inotify, "/proc/self/fd/"+strconv.Itoa(fd), treeMask)
+	wd, err := t.events.add(fd, treeMask)
 	if err != nil {
 		return err
 	}
-	if other := t.folders[int32(wd)]; other != nil && other != f {
+	if other := t.folders[wd]; other != nil && other != f {
 		if t.isAt(fd, other) {
 			return errTwice
 		}
 		t.forget(other) // it was moved here, which will be reported separately
 	}
-	f.wd = int32(wd)
+	f.wd = wd
 	t.folders[f.wd] = f
 	return nil
 }
@@ -296,7 +295,7 @@ func (t *Tree) forget(f *folder) {
 	}
 	if f.wd >= 0 && t.folders[f.wd] == f {
 		delete(t.folders, f.wd)
-		_, _ = unix.InotifyRmWatch(t.inotify, uint32(f.wd))
+		t.events.remove(f.wd)
 	}
 	for _, below := range f.folders {
 		t.forget(below)
@@ -335,7 +334,7 @@ func (t *Tree) Next() (Batch, bool) {
 			return Batch{}, false
 		}
 		if ready {
-			if !t.do(func() { t.events(&c) }) {
+			if !t.do(func() { t.take(&c) }) {
 				return Batch{}, false
 			}
 			t.start(&c)
@@ -367,9 +366,9 @@ func (t *Tree) left(c *collector) time.Duration {
 }
 
 func (t *Tree) poll(timeout time.Duration) (ready, ended bool) {
-	fds := []unix.PollFd{{Fd: int32(t.ending), Events: unix.POLLIN}, {Fd: int32(t.inotify), Events: unix.POLLIN}}
+	fds := append([]unix.PollFd{{Fd: int32(t.ending), Events: unix.POLLIN}}, t.events.sources()...)
 	err := waits.await(fds, timeout)
-	return fds[1].Revents != 0, err != nil || fds[0].Revents != 0
+	return fds[1].Revents|fds[2].Revents != 0, err != nil || fds[0].Revents != 0
 }
 
 // end ends the watch with an error.
@@ -410,8 +409,8 @@ func (t *Tree) Close() {
 
 func (t *Tree) release() {
 	t.stopReading()
-	if t.inotify >= 0 {
-		_ = unix.Close(t.inotify)
+	if t.events != nil {
+		t.events.leave()
 	}
 }
 

@@ -23,7 +23,7 @@ func openTree(t *testing.T, path string, recursive bool) *Tree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := OpenTree(context.Background(), path, recursive, ending)
+	w, err := OpenTree(context.Background(), new(Instance), path, recursive, ending)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestTreeOverflow(t *testing.T) {
 	w := openTree(t, d, true)
 	must(t, write(d+"/a"))
 	var c collector
-	w.events(&c)
+	w.take(&c)
 	must(t, os.Mkdir(d+"/lost", 0o755))
 	lost := make([]byte, unix.SizeofInotifyEvent)
 	lost[0], lost[1], lost[2], lost[3] = 0xff, 0xff, 0xff, 0xff
@@ -242,13 +242,13 @@ func TestTreeRefused(t *testing.T) {
 		"/proc/self":        ErrSilent.Error() + ": /proc/self",
 		"/proc/self/status": ErrSilent.Error() + ": /proc/self/status",
 	} {
-		if _, err := OpenTree(context.Background(), path, true, 0); err == nil || err.Error() != want {
+		if _, err := OpenTree(context.Background(), new(Instance), path, true, 0); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := OpenTree(ctx, d, true, 0); !errors.Is(err, context.Canceled) {
+	if _, err := OpenTree(ctx, new(Instance), d, true, 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of the context: %v", err)
 	}
 }
@@ -302,7 +302,7 @@ func TestTreeClose(t *testing.T) {
 	before := descriptors(t)
 	var ending [2]int
 	must(t, unix.Pipe2(ending[:], unix.O_CLOEXEC))
-	w, err := OpenTree(context.Background(), directory(t), true, ending[0])
+	w, err := OpenTree(context.Background(), new(Instance), directory(t), true, ending[0])
 	must(t, err)
 	ended := make(chan bool)
 	go func() { _, ok := w.Next(); ended <- ok }()
@@ -345,7 +345,7 @@ func FuzzTreeEvents(f *testing.F) {
 	f.Add([]byte("\xff\xff\xff\xff\x00\x40\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, b []byte) {
-		w, err := OpenTree(context.Background(), dir, true, 0)
+		w, err := OpenTree(context.Background(), new(Instance), dir, true, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,17 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// events reads part of the inotify queue into the batch.
-func (t *Tree) events(c *collector) {
-	var buf [eventBytes]byte
-	n, err := unix.Read(t.inotify, buf[:])
-	switch {
-	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
-	case err != nil:
-		t.end(c, osError(t.path, err))
-	default:
-		t.decode(c, buf[:n])
-	}
+// take reads some events into the batch.
+func (t *Tree) take(c *collector) {
+	b, err := t.events.read()
+	t.end(c, osError(t.path, err))
+	t.decode(c, b)
 }
 
 // decode handles events in the kernel's format.

@@ -1,15 +1,16 @@
 // Package watch reports when missing paths may have been created
 // (docs/spec/wire.md §5.8).
 //
-//	w := watch.New([]string{"/srv/p/.agents/skills"}, "/srv/p/.git")
+//	var inotify watch.Instance
+//	w := watch.New(&inotify, []string{"/srv/p/.agents/skills"}, "/srv/p/.git")
 //	if w == nil {
 //		... // these paths cannot be watched
 //	}
 //	defer w.Close()
 //	changed := w.Wait()
 //
-// A watch needs one inotify descriptor, one descriptor of /proc/self/mountinfo, and a goroutine of
-// the caller that waits. If it cannot be certain, it reports a change or refuses to watch.
+// A watch needs one descriptor of /proc/self/mountinfo, two eventfds, and a goroutine of the caller
+// that waits; watches share the inotify descriptor of an Instance. If it cannot be certain, it reports a change or refuses to watch.
 package watch
 
 import (

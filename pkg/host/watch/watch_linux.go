@@ -3,7 +3,6 @@ package watch
 import (
 	"bytes"
 	"errors"
-	"strconv"
 	"sync"
 	"unsafe"
 
@@ -29,17 +28,17 @@ var errRefused = errors.New("the path cannot be watched")
 //
 // All watches of the program share one thread.
 type Watch struct {
-	inotify int
-	mounts  int             // /proc/self/mountinfo
-	ending  int             // an eventfd that ends Wait
-	nodes   map[int32]*node // by watch descriptor
+	events *member
+	mounts int             // /proc/self/mountinfo
+	ending int             // an eventfd that ends Wait
+	nodes  map[int32]*node // by watch descriptor
 
 	closing sync.Once
 	waiting sync.Mutex // held by Wait
 	closed  bool       // the descriptors are; needs waiting
 }
 
-// New begins to watch. missing are the paths that must not exist. present, if it is not "", is a
+// New begins to watch, and takes its events from in. missing are the paths that must not exist. present, if it is not "", is a
 // path that must exist. All are absolute and clean. Wait of the watch returns true after an event
 // since New that may have created a missing path, or that may have changed the present path or a
 // directory above one of the paths.
@@ -47,12 +46,12 @@ type Watch struct {
 // New returns nil if it cannot guarantee that: a missing path exists, the present path does not
 // exist, a component is a symbolic link or not a directory, a file system does not report every
 // change, there are too many paths or directories, or the system refuses.
-func New(missing []string, present string) *Watch {
+func New(in *Instance, missing []string, present string) *Watch {
 	tree := newTree(missing, present)
 	if tree == nil {
 		return nil
 	}
-	w, err := open()
+	w, err := open(in)
 	if err != nil {
 		return nil
 	}
@@ -64,19 +63,19 @@ func New(missing []string, present string) *Watch {
 }
 
 // open opens the descriptors of a watch. Changes of the mount table after this call are noticed.
-func open() (*Watch, error) {
+func open(in *Instance) (*Watch, error) {
 	w := &Watch{nodes: make(map[int32]*node)}
 	var err error
 	if w.mounts, err = unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		return nil, err
 	}
-	if w.inotify, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err != nil {
+	if w.events, err = in.join(); err != nil {
 		_ = unix.Close(w.mounts)
 		return nil, err
 	}
 	if w.ending, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
 		_ = unix.Close(w.mounts)
-		_ = unix.Close(w.inotify)
+		w.events.leave()
 		return nil, err
 	}
 	return w, nil
@@ -158,14 +157,14 @@ func (w *Watch) add(fd int, n *node, mask uint32) error {
 	if !tells(int64(st.Type)) {
 		return errRefused
 	}
-	wd, err := unix.InotifyAddWatch(w.inotify, "/proc/self/fd/"+strconv.Itoa(fd), mask|unix.IN_MASK_ADD)
+	wd, err := w.events.add(fd, mask)
 	if err != nil {
 		return err
 	}
-	if other := w.nodes[int32(wd)]; other != nil && other != n {
+	if other := w.nodes[wd]; other != nil && other != n {
 		return errRefused // two paths to one file, by a bind mount
 	}
-	w.nodes[int32(wd)] = n
+	w.nodes[wd] = n
 	return nil
 }
 
@@ -193,11 +192,10 @@ func (w *Watch) Wait() bool {
 	if w.closed {
 		return false
 	}
-	fds := []unix.PollFd{
+	fds := append([]unix.PollFd{
 		{Fd: int32(w.ending), Events: unix.POLLIN},
 		{Fd: int32(w.mounts), Events: unix.POLLPRI},
-		{Fd: int32(w.inotify), Events: unix.POLLIN},
-	}
+	}, w.events.sources()...)
 	for {
 		err := waits.await(fds, -1)
 		switch {
@@ -205,23 +203,16 @@ func (w *Watch) Wait() bool {
 			return true // a watch that cannot wait would miss changes
 		case fds[0].Revents != 0:
 			return false
-		case fds[1].Revents != 0 || fds[2].Revents != 0 && w.readEvents():
+		case fds[1].Revents != 0 || fds[2].Revents|fds[3].Revents != 0 && w.readEvents():
 			return true
 		}
 	}
 }
 
-// readEvents reads some inotify events and reports whether one is a change.
+// readEvents reads some events and reports whether one is a change.
 func (w *Watch) readEvents() bool {
-	var buf [eventBytes]byte
-	n, err := unix.Read(w.inotify, buf[:])
-	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
-		return false
-	}
-	if err != nil {
-		return true
-	}
-	return w.changes(buf[:n])
+	b, err := w.events.read()
+	return err != nil || w.changes(b)
 }
 
 // changes reports whether one of the events in b is a change. b has the kernel's format.
@@ -256,8 +247,8 @@ func (w *Watch) Close() {
 		w.waiting.Lock()
 		defer w.waiting.Unlock()
 		w.closed = true
-		for _, fd := range []int{w.inotify, w.mounts, w.ending} {
-			_ = unix.Close(fd)
-		}
+		w.events.leave()
+		_ = unix.Close(w.mounts)
+		_ = unix.Close(w.ending)
 	})
 }

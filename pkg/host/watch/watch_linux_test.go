@@ -16,7 +16,7 @@ import (
 func changed(t *testing.T, w *Watch) bool {
 	t.Helper()
 	for {
-		n, err := unix.IoctlGetInt(w.inotify, unix.TIOCINQ)
+		n, err := unix.Poll(w.events.sources(), 0)
 		switch {
 		case err != nil:
 			t.Fatal(err)
@@ -30,7 +30,7 @@ func changed(t *testing.T, w *Watch) bool {
 
 func begin(t *testing.T, missing []string, present string) *Watch {
 	t.Helper()
-	w := New(missing, present)
+	w := New(new(Instance), missing, present)
 	if w == nil {
 		t.Fatalf("%q, %q cannot be watched", missing, present)
 	}
@@ -198,7 +198,7 @@ func TestRefused(t *testing.T) {
 		{deep(maxDirectories - 2), "", true},
 		{deep(maxDirectories - 1), "", false},
 	} {
-		w := New(c.missing, c.present)
+		w := New(new(Instance), c.missing, c.present)
 		if (w != nil) != c.want {
 			t.Errorf("%d: %.200q, %q: watched %v, want %v", i, c.missing, c.present, w != nil, c.want)
 		}
@@ -232,12 +232,12 @@ func TestClose(t *testing.T) {
 		t.Error("a closed watch reports a change")
 	}
 	w.Close()
-	idle := New([]string{d + "/x"}, "")
+	idle := New(new(Instance), []string{d + "/x"}, "")
 	idle.Close()
 	if idle.Wait() {
 		t.Error("a watch that was closed before it waited reports a change")
 	}
-	if New([]string{"/proc/none/x"}, "") != nil {
+	if New(new(Instance), []string{"/proc/none/x"}, "") != nil {
 		t.Error("/proc can be watched")
 	}
 	if after := descriptors(t); after != before {

@@ -4,11 +4,14 @@ package watch
 
 import "context"
 
+// Instance has no watches on this system.
+type Instance struct{}
+
 // Watch is never created on this system.
 type Watch struct{}
 
 // New returns nil: this system does not support watches.
-func New([]string, string) *Watch { return nil }
+func New(*Instance, []string, string) *Watch { return nil }
 
 // Wait returns false.
 func (w *Watch) Wait() bool { return false }
@@ -20,7 +23,9 @@ func (w *Watch) Close() {}
 type Tree struct{ Do func(f func()) bool }
 
 // OpenTree returns ErrUnsupported.
-func OpenTree(context.Context, string, bool, int) (*Tree, error) { return nil, ErrUnsupported }
+func OpenTree(context.Context, *Instance, string, bool, int) (*Tree, error) {
+	return nil, ErrUnsupported
+}
 
 // Next returns false.
 func (t *Tree) Next() (Batch, bool) { return Batch{}, false }

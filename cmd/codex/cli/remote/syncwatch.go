@@ -87,7 +87,7 @@ func (t *localTree) watched() (sourceWatch, error) {
 		cancel()
 		return nil, err
 	}
-	if c.tree, err = watch.OpenTree(ctx, root, true, c.ending.Descriptor()); err != nil {
+	if c.tree, err = watch.OpenTree(ctx, new(watch.Instance), root, true, c.ending.Descriptor()); err != nil {
 		cancel()
 		c.ending.Close()
 		if errors.Is(err, watch.ErrUnsupported) {
