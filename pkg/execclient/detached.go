@@ -87,8 +87,7 @@ func (c *Client) ListDetachedUsage(ctx context.Context) ([]execproto.DetachedPro
 
 // ListProcesses returns the processes of sessions, in the order of their starts: those of
 // this client's session, of all sessions of its principal, or of all sessions of the server.
-// If several sessions are asked for, ProcessInfo.Argv has one element, the beginning of the
-// command line. A server without the extension has only those of this session, without their
+// If several sessions are asked for, ProcessInfo.Argv has the beginning of the command line. A server without the extension has only those of this session, without their
 // usage.
 func (c *Client) ListProcesses(ctx context.Context, params execproto.ListParams) (execproto.ListResult, error) {
 	var r execproto.ListResult
@@ -104,6 +103,25 @@ func (c *Client) ListProcesses(ctx context.Context, params execproto.ListParams)
 	return r, ErrUnsupported
 }
 
+// TerminateOther kills a process of another session with its descendants and reports whether it was running.
+// ListProcesses names the session and the process.
+func (c *Client) TerminateOther(ctx context.Context, session, processID string) (bool, error) {
+	if !c.Has(execproto.ExtensionEndOthers) {
+		return false, ErrUnsupported
+	}
+	var r execproto.TerminateResult
+	err := c.Call(ctx, execproto.MethodProcessTerminate, &execproto.TerminateParams{ProcessID: processID, Session: session}, &r)
+	return r.Running, err
+}
+
+// SignalOther signals the group of a process of another session. An ended process is no error.
+func (c *Client) SignalOther(ctx context.Context, session, processID string, s execproto.Signal) error {
+	if !c.Has(execproto.ExtensionEndOthers) {
+		return ErrUnsupported
+	}
+	return c.Call(ctx, execproto.MethodProcessSignal, &execproto.SignalParams{ProcessID: processID, Signal: s, Session: session}, nil)
+}
+
 // Handle returns the handle.
 func (d *Detached) Handle() string { return strings.TrimPrefix(d.id, execproto.DetachedPrefix) }
 
@@ -117,6 +135,8 @@ type FollowOptions struct {
 	// Consume acknowledges the yielded output: the server may drop it, and a process that
 	// waits for space continues.
 	Consume bool
+	// Times asks for OutputChunk.ElapsedSeconds.
+	Times bool
 }
 
 // Follow yields the process's output in order, in parts. ReadResult.Dropped lists events that
@@ -130,7 +150,7 @@ func (d *Detached) Follow(ctx context.Context, o FollowOptions) iter.Seq2[execpr
 		}
 		for {
 			at := after
-			r, err := d.read(ctx, execproto.ReadParams{AfterSeq: &at, MaxBytes: &most, WaitMS: &wait, Consume: o.Consume})
+			r, err := d.read(ctx, execproto.ReadParams{AfterSeq: &at, MaxBytes: &most, WaitMS: &wait, Consume: o.Consume, Times: o.Times})
 			if err != nil {
 				yield(r, err)
 				return

@@ -93,6 +93,13 @@ const ExtensionTakeOver = "initialize/takeOver"
 // the cause and the resources in process/exited.
 const ExtensionLimits = "process/limits"
 
+// ExtensionEndOthers is the name of the extension with TerminateParams.Session and SignalParams.Session. Other servers
+// ignore them.
+const ExtensionEndOthers = "process/terminate/session"
+
+// ExtensionOutputTimes is the name of the extension with ReadParams.Times. Other servers ignore it.
+const ExtensionOutputTimes = "process/read/times"
+
 // ExtensionUsage is the name of the extension with ListParams. Other servers refuse them.
 const ExtensionUsage = "process/usage"
 

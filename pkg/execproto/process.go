@@ -223,6 +223,8 @@ type ReadParams struct {
 	// Details asks for the Cause and the Resources of the result (extension
 	// process/limits).
 	Details bool
+	// Times asks for OutputChunk.ElapsedSeconds of a detached process (ExtensionOutputTimes).
+	Times bool
 }
 
 // MaxWait bounds waitMs and timeouts of clients, so that they fit a duration.
@@ -251,6 +253,7 @@ func (p *ReadParams) Fields(c *jsonwire.Codec) {
 	jsonwire.Optional(c, "waitMs", orNull, &p.WaitMS, jsonwire.Uint64Value)
 	c.Bool("consume", orNull|omit, &p.Consume)
 	c.Bool("details", orNull|omit, &p.Details)
+	c.Bool("times", orNull|omit, &p.Times)
 }
 
 // OutputChunk is one numbered piece of output, at most MaxOutputChunk bytes
@@ -259,12 +262,15 @@ type OutputChunk struct {
 	Seq    uint64
 	Stream Stream
 	Chunk  []byte
+	// ElapsedSeconds is the time between the start of the process and the output; 0 unless ReadParams.Times is set.
+	ElapsedSeconds uint64
 }
 
 func (p *OutputChunk) Fields(c *jsonwire.Codec) {
 	c.Uint64("seq", orNull, &p.Seq)
 	jsonwire.Word(c, "stream", orNull, &p.Stream)
 	base64Field(c, "chunk", 0, &p.Chunk)
+	c.Uint64("elapsedSeconds", orNull|omit, &p.ElapsedSeconds)
 }
 
 // ReadResult answers process/read. ExitCode is nil until the process ended, and so are
@@ -365,14 +371,29 @@ var signals = []Signal{SignalInterrupt, SignalTerminate, SignalKill, SignalHangu
 type SignalParams struct {
 	ProcessID string
 	Signal    Signal
+	Session   string // as in TerminateParams
 }
 
 func (p *SignalParams) Fields(c *jsonwire.Codec) {
 	c.Text("processId", need, &p.ProcessID)
 	jsonwire.Choice(c, "signal", need, &p.Signal, signals)
+	c.Text("session", orNull|omit, &p.Session)
 }
 
-// ProcessParams name one process: terminate and closeStdin.
+// TerminateParams are the params of process/terminate. With a Session, as process/list names it, the process is one of
+// that session, which must be of the same principal unless the client has the role admin. Servers that announce
+// ExtensionEndOthers support it.
+type TerminateParams struct {
+	ProcessID string
+	Session   string
+}
+
+func (p *TerminateParams) Fields(c *jsonwire.Codec) {
+	c.Text("processId", need, &p.ProcessID)
+	c.Text("session", orNull|omit, &p.Session)
+}
+
+// ProcessParams name one process.
 type ProcessParams struct {
 	ProcessID string
 }

@@ -7,6 +7,7 @@ import (
 	"codex.internal/pkg/execserver/environment"
 	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/reply"
+	"codex.internal/pkg/wire/pathuri"
 )
 
 // This file connects the methods about the environment with pkg/execserver/environment.
@@ -23,12 +24,16 @@ func (srv *Server) environment() execproto.EnvironmentInfo {
 }
 
 // environment returns the result of environment/info for the client, without the capabilities
-// whose methods are refused to it.
+// whose methods are refused to it. The directory of a confined client is the one to which it is
+// confined, because it can use no other.
 func (c *conn) environment() execproto.EnvironmentInfo {
 	info := c.srv.environment()
 	allows := func(method string) bool { return c.permit(method) == nil && c.outsideCeiling(method) == nil }
 	info.Capabilities.EnvironmentConfigRead = info.Capabilities.EnvironmentConfigRead && allows(execproto.MethodEnvironmentConfigRead)
 	info.Capabilities.FSWatchMissing = info.Capabilities.FSWatchMissing && allows(execproto.MethodFSWatchMissing)
+	if dir := c.grant.Ceiling.Dir; dir != "" {
+		info.Cwd = pathuri.Format(dir)
+	}
 	return info
 }
 

@@ -11,6 +11,7 @@ import (
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/wire/digest"
+	"codex.internal/pkg/wire/logtext"
 )
 
 // processList lists processes in the order of their starts (docs/spec/wire.md §4.7, §4.12).
@@ -51,7 +52,39 @@ func (c *conn) list(params *execproto.ListParams) execproto.ListResult {
 		info := &list.Processes[i]
 		info.Session, info.Client, info.Principal = names[p].session, names[p].client, shorten(names[p].principal)
 		// A client must not be able to make the answers to other clients large.
-		info.Argv = []string{statuspage.CommandLine(p.arguments())}
+		info.Argv = boundedArgv(p.arguments())
+	}
+	return list
+}
+
+// processOf returns a process of a session that list names. It must be a session of the client's principal, unless
+// the client has the role admin.
+func (c *conn) processOf(session, id string) (*proc, error) {
+	for _, s := range c.srv.sessionsOf(c.principal, c.grant.Role.Allows(wsauth.RoleAdmin)) {
+		s.mu.Lock()
+		same := digest.Of(s.id) == session
+		s.mu.Unlock()
+		if !same {
+			continue
+		}
+		if p := s.find(id); p != nil {
+			return p, nil
+		}
+	}
+	return nil, execproto.InvalidRequest("unknown process id " + shorten(id) + " of the session " + shorten(session))
+}
+
+// boundedArgv returns the beginning of a command line of limited length, argument by argument.
+func boundedArgv(argv []string) []string {
+	var list []string
+	left := statuspage.MaxCommand
+	for _, arg := range argv {
+		if left <= 0 {
+			return append(list, "…")
+		}
+		short := logtext.Clip(arg, left)
+		list = append(list, short)
+		left -= len(short) + 1
 	}
 	return list
 }

@@ -56,6 +56,8 @@ var extensions = []string{
 	execproto.MethodTunnelResume,
 	execproto.ExtensionLimits,
 	execproto.ExtensionUsage,
+	execproto.ExtensionEndOthers,
+	execproto.ExtensionOutputTimes,
 	execproto.ExtensionTunnelProcess,
 	execproto.ExtensionTunnelProcessPath,
 	execproto.ExtensionRemoveLink,
@@ -90,7 +92,7 @@ func init() {
 		execproto.MethodProcessWrite:      byProcess(execproto.Decode, writeID, processWrite, writeDetached),
 		execproto.MethodProcessCloseStdin: byProcess(execproto.Decode, processID, processCloseStdin, closeStdinDetached),
 		execproto.MethodProcessResize:     byProcess(execproto.Decode, resizeID, processResize, resizeDetached),
-		execproto.MethodProcessSignal:     byProcess(execproto.Decode, signalID, processSignal, signalDetached),
+		execproto.MethodProcessSignal:     admitted(familyExec, laneReader, execproto.Decode, processSignal),
 		execproto.MethodProcessTerminate:  admitted(familyExec, laneControl, execproto.Decode, processTerminate),
 		execproto.MethodProcessList:       admitted(familyExec, laneReader, execproto.DecodeList, processList),
 
@@ -143,7 +145,6 @@ func addFileOperations() {
 func processID(p *execproto.ProcessParams) string       { return p.ProcessID }
 func writeID(p *execproto.WriteParams) string           { return p.ProcessID }
 func resizeID(p *execproto.ResizeParams) string         { return p.ProcessID }
-func signalID(p *execproto.SignalParams) string         { return p.ProcessID }
 func handleID(p *execproto.HandleParams) string         { return p.HandleID }
 func openID(p *files.OpenRequest) string                { return p.HandleID }
 func archiveID(p *files.ArchiveRequest) string          { return p.HandleID }

@@ -148,7 +148,24 @@ var signals = map[execproto.Signal]syscall.Signal{
 }
 
 // processSignal signals a process. An unknown or ended process is not an error.
-func processSignal(p *proc, params *execproto.SignalParams) (reply.Result, error) {
+func processSignal(c *conn, params *execproto.SignalParams) (call, error) {
+	wanted := *params
+	switch {
+	case params.Session != "":
+		return call{run: func(context.Context) (reply.Result, error) {
+			p, err := c.processOf(wanted.Session, wanted.ProcessID)
+			if err != nil || p.now() == nil {
+				return reply.Done{}, err
+			}
+			return sendSignal(p, &wanted)
+		}}, nil
+	case c.isDetached(params.ProcessID):
+		return signalDetached(c, params)
+	}
+	return orderedCall(c, params.ProcessID, func(p *proc) (reply.Result, error) { return sendSignal(p, &wanted) }), nil
+}
+
+func sendSignal(p *proc, params *execproto.SignalParams) (reply.Result, error) {
 	sig, ok := signals[params.Signal]
 	switch {
 	case !ok:
@@ -165,9 +182,19 @@ func processSignal(p *proc, params *execproto.SignalParams) (reply.Result, error
 
 // processTerminate kills a process with its descendants. A start is cancelled at
 // once: the request must not wait for the turn that the start has.
-func processTerminate(c *conn, params *execproto.ProcessParams) (call, error) {
+func processTerminate(c *conn, params *execproto.TerminateParams) (call, error) {
+	if params.Session != "" {
+		wanted := *params
+		return call{run: func(context.Context) (reply.Result, error) {
+			p, err := c.processOf(wanted.Session, wanted.ProcessID)
+			if err != nil {
+				return nil, err
+			}
+			return execproto.TerminateResult{Running: p.terminateNow()}, nil
+		}}, nil
+	}
 	if c.isDetached(params.ProcessID) {
-		return terminateDetached(c, params)
+		return terminateDetached(c, &execproto.ProcessParams{ProcessID: params.ProcessID})
 	}
 	if p := c.session.find(params.ProcessID); p != nil && p.cancelStart() {
 		return call{run: func(context.Context) (reply.Result, error) { return execproto.TerminateResult{Running: true}, nil }}, nil

@@ -48,6 +48,18 @@ func TestEveryMethodHasARole(t *testing.T) {
 	}
 }
 
+// TestConfinedClientsHaveTheirDirectory: the directory of a client that is confined to one is that one.
+func TestConfinedClientsHaveTheirDirectory(t *testing.T) {
+	srv, _ := newTestServer(t, Options{})
+	confined := &conn{srv: srv, grant: wsauth.Grant{Role: wsauth.RoleRun, Ceiling: wsauth.Ceiling{Dir: "/srv/project"}}}
+	if got := confined.environment().Cwd; got != "file:///srv/project" {
+		t.Errorf("got the directory %s", got)
+	}
+	if got, want := (&conn{srv: srv}).environment().Cwd, srv.environment().Cwd; got != want {
+		t.Errorf("got the directory %s, want %s", got, want)
+	}
+}
+
 func TestPermit(t *testing.T) {
 	read := &conn{grant: wsauth.Grant{Role: wsauth.RoleRead}}
 	run := &conn{grant: wsauth.Grant{Role: wsauth.RoleRun}}

@@ -158,14 +158,21 @@ func detachedStatus(ctx context.Context, k *detach.Process) statuspage.Detached 
 	return st
 }
 
-// terminate ends the process. If the process is starting, it cancels the start.
+// terminate ends the process for the status page.
 func (p *proc) terminate(context.Context) error {
-	if p.cancelStart() {
-		return nil
-	}
-	if running := p.now(); running != nil {
-		p.stopAsking()
-		running.Terminate()
-	}
+	p.terminateNow()
 	return nil
+}
+
+// terminateNow ends the process and reports whether it was running. If the process is starting, it cancels the start.
+func (p *proc) terminateNow() bool {
+	if p.cancelStart() {
+		return true
+	}
+	running := p.now()
+	if running == nil {
+		return false
+	}
+	p.stopAsking()
+	return running.Terminate()
 }

@@ -50,7 +50,7 @@ func TestProcessUsage(t *testing.T) {
 	}
 	for _, scope := range []string{"principal", "server"} {
 		got := list(object{"scope": scope})
-		if e := got["other"]; len(got) != 3 || e.Session == "" || e.Client != "test" || e.Principal != userPrincipal(os.Geteuid()) || len(e.Argv) != 1 || len(e.Argv[0]) > statuspage.MaxCommand+10 {
+		if e := got["other"]; len(got) != 3 || e.Session == "" || e.Client != "test" || e.Principal != userPrincipal(os.Geteuid()) || len(e.Argv) != 3 || len(strings.Join(e.Argv, " ")) > statuspage.MaxCommand+10 {
 			t.Errorf("scope %s: %+v", scope, got)
 		}
 	}
@@ -62,4 +62,30 @@ func TestProcessUsage(t *testing.T) {
 	if _, err := processList(c, &execproto.ListParams{Scope: execproto.ListServer}); err == nil || !strings.Contains(err.Error(), "the role admin") {
 		t.Errorf("the scope server with the role run: %v", err)
 	}
+	// A process of another session of the principal can be ended.
+	var r struct {
+		Processes []struct {
+			ProcessID string
+			Exited    bool
+		}
+	}
+	session := list(object{"scope": "principal"})["other"].Session
+	for method, params := range map[string]object{
+		"process/signal":    {"processId": "other", "session": session, "signal": "terminate"},
+		"process/terminate": {"processId": "other", "session": session},
+	} {
+		p.call(method, params, nil)
+		if _, err := (&conn{srv: srv, principal: "somebody else", grant: wsauth.Grant{Role: wsauth.RoleRun}}).processOf(session, "other"); err == nil {
+			t.Error("another principal found the process")
+		}
+	}
+	testutil.Eventually(t.Context(), t, "the end of the process of the other session", func() (string, bool) {
+		p.call("process/list", object{"scope": "principal"}, &r)
+		for _, e := range r.Processes {
+			if e.ProcessID == "other" {
+				return "", e.Exited
+			}
+		}
+		return "it is not listed", false
+	})
 }

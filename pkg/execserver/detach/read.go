@@ -84,6 +84,9 @@ func ReadLog(log *outputlog.Log, params *execproto.ReadParams, final bool) (exec
 	}
 	for i, c := range got.Chunks {
 		r.Chunks[i] = execproto.OutputChunk{Seq: c.Seq, Stream: execproto.Stream(c.Stream), Chunk: c.Data}
+		if params.Times {
+			r.Chunks[i].ElapsedSeconds = uint64(c.Elapsed / time.Second)
+		}
 	}
 	if d := got.Dropped; d != nil {
 		r.Dropped = &execproto.EventRange{First: d.First, Last: d.Last}

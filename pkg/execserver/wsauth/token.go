@@ -163,6 +163,8 @@ func (g *Grant) Check() error {
 func (f *TokenFile) authenticate(secret string) (Grant, error) {
 	t, err := f.Authenticate(secret)
 	switch {
+	case errors.Is(err, tokens.ErrExpired):
+		return Grant{}, ErrTokenExpired
 	case errors.Is(err, tokens.ErrBadToken):
 		return Grant{}, ErrToken
 	case err != nil:

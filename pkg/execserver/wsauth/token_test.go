@@ -44,7 +44,7 @@ func TestRoleTokens(t *testing.T) {
 	if err := grant.Check(); err != ErrEnded {
 		t.Errorf("expired: got %v, want %v", err, ErrEnded)
 	}
-	if _, err := a.Authenticate(request("Bearer " + limited)); !errors.Is(err, ErrToken) {
+	if _, err := a.Authenticate(request("Bearer " + limited)); !errors.Is(err, ErrTokenExpired) {
 		t.Errorf("expired: %v", err)
 	}
 	g, _ := a.Authenticate(request("Bearer " + read))

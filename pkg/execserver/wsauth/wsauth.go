@@ -38,6 +38,8 @@ var (
 	ErrHeader = errors.New("invalid authorization header")
 	// ErrToken: the token is not the capability token.
 	ErrToken = errors.New("invalid websocket bearer token")
+	// ErrTokenExpired: the token is right, and has expired.
+	ErrTokenExpired = errors.New("expired websocket bearer token")
 	// ErrJWT: the token is not a JWT, or its signature or its claims are wrong.
 	ErrJWT = errors.New("invalid websocket jwt")
 	// ErrExpired: the claim exp has passed.

@@ -40,7 +40,9 @@ type Options struct {
 type Chunk struct {
 	Seq    uint64
 	Stream process.Stream
-	Data   []byte
+	// Elapsed is the time between the creation of the log and the output, in whole seconds; 0 in logs of earlier versions.
+	Elapsed time.Duration
+	Data    []byte
 }
 
 // Range is the range of events from First to Last, inclusive.
@@ -65,6 +67,7 @@ type Log struct {
 	released bool     // see Release
 	changed  chan struct{}
 	hints    []hint // positions of readers, the newest last
+	began    time.Time
 	buffer   []byte
 }
 
@@ -89,7 +92,7 @@ func Create(root *os.Root, o Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{root: root, opts: o, file: f, changed: make(chan struct{})}
+	l := &Log{root: root, opts: o, file: f, changed: make(chan struct{}), began: time.Now()}
 	if err := writeStatus(f, l.status); err != nil {
 		_ = f.Close()
 		return nil, err
@@ -103,7 +106,7 @@ func Create(root *os.Root, o Options) (*Log, error) {
 func (l *Log) Append(ctx context.Context, seq uint64, stream process.Stream, data []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.buffer = appendRecord(l.buffer[:0], seq, stream, data)
+	l.buffer = appendRecord(l.buffer[:0], Chunk{seq, stream, time.Since(l.began), data})
 	for !l.tryAppend(seq) && !l.released && ctx.Err() == nil {
 		l.await(ctx)
 	}

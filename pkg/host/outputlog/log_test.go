@@ -363,7 +363,7 @@ func TestForeignFiles(t *testing.T) {
 	l, root := newLog(t, Options{Bytes: MinBytes, WhenFull: DropOldest})
 	l.Append(t.Context(), 1, process.Stdout, []byte("x"))
 	other := filepath.Join(t.TempDir(), "other")
-	if err := os.WriteFile(other, appendRecord([]byte(mark), 9, process.Stdout, []byte("y")), 0o600); err != nil {
+	if err := os.WriteFile(other, appendRecord([]byte(mark), Chunk{9, process.Stdout, 0, []byte("y")}), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"00000000000000000009.out", "9.out"} {
@@ -389,12 +389,12 @@ func TestForeignFiles(t *testing.T) {
 func FuzzSegment(f *testing.F) {
 	good := []byte(mark)
 	for seq := uint64(1); seq <= 3; seq++ {
-		good = appendRecord(good, seq*3, process.Stderr, []byte("some output\n"))
+		good = appendRecord(good, Chunk{seq * 3, process.Stderr, time.Duration(seq) * time.Hour, []byte("some output\n")})
 	}
 	f.Add(good)
 	f.Add(good[:len(good)-1])
 	f.Add([]byte(mark))
-	f.Add(appendRecord([]byte(mark), 0, process.Stdout, []byte("x")))
+	f.Add(appendRecord([]byte(mark), Chunk{0, process.Stdout, 0, []byte("x")}))
 	f.Add(append([]byte(mark), bytes.Repeat([]byte{0xff}, 64)...))
 	f.Add(slices.Concat(good, good[len(mark):]))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -422,7 +422,7 @@ func FuzzSegment(f *testing.F) {
 				t.Fatalf("chunk %d of %d bytes after %d", c.Seq, len(c.Data), last)
 			}
 			last = c.Seq
-			again = appendRecord(again, c.Seq, c.Stream, c.Data)
+			again = appendRecord(again, c)
 		}
 		if !bytes.HasPrefix(text, again) && len(chunks) > 0 {
 			t.Fatalf("%d chunks are not what the segment begins with", len(chunks))
@@ -442,4 +442,16 @@ func FuzzStatus(f *testing.F) {
 			t.Fatalf("%v, and %+v", err, s)
 		}
 	})
+}
+
+// TestRecordsHaveTimes: a record has the whole seconds since the creation of the log, up to a limit.
+func TestRecordsHaveTimes(t *testing.T) {
+	for elapsed, want := range map[time.Duration]time.Duration{
+		0: 0, -time.Second: 0, 1999 * time.Millisecond: time.Second, 100 * 24 * time.Hour: 100 * 24 * time.Hour, 1000 * 24 * time.Hour: maxSeconds * time.Second,
+	} {
+		c, err := parseRecord(appendRecord(nil, Chunk{7, process.Stdout, elapsed, []byte("x")}))
+		if err != nil || c.Elapsed != want || c.Seq != 7 {
+			t.Errorf("%v: got %+v, %v; want %v", elapsed, c, err, want)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"time"
 
 	"codex.internal/pkg/host/process"
 )
@@ -12,8 +13,12 @@ import (
 const mark = "codxout\x01"
 
 // recordHead is the size of the head of a record. All numbers are little endian: 4 bytes for the
-// size of the data, 1 for the stream, 3 zeros, 8 for the number, 4 for the checksum.
+// size of the data, 1 for the stream, 3 for the seconds since the log was created, at most 2^24-1, 8 for the number, 4
+// for the checksum.
 const recordHead = 20
+
+// maxSeconds is the largest number of seconds in a record: 194 days.
+const maxSeconds = 1<<24 - 1
 
 // castagnoli returns the table of the checksum. hash/crc32 computes it at the first call, because
 // most servers retain no output.
@@ -29,14 +34,15 @@ var streamCodes = map[process.Stream]byte{process.Stdout: 1, process.Stderr: 2, 
 var streamNames = map[byte]process.Stream{1: process.Stdout, 2: process.Stderr, 3: process.PTY}
 
 // appendRecord appends a record. data has at most MaxChunk bytes.
-func appendRecord(b []byte, seq uint64, stream process.Stream, data []byte) []byte {
+func appendRecord(b []byte, c Chunk) []byte {
 	at := len(b)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(data)))
-	b = append(b, streamCodes[stream], 0, 0, 0)
-	b = binary.LittleEndian.AppendUint64(b, seq)
-	sum := crc32.Update(crc32.Checksum(b[at:], castagnoli()), castagnoli(), data)
+	seconds := max(0, min(c.Elapsed/time.Second, maxSeconds))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(c.Data)))
+	b = append(b, streamCodes[c.Stream], byte(seconds), byte(seconds>>8), byte(seconds>>16))
+	b = binary.LittleEndian.AppendUint64(b, c.Seq)
+	sum := crc32.Update(crc32.Checksum(b[at:], castagnoli()), castagnoli(), c.Data)
 	b = binary.LittleEndian.AppendUint32(b, sum)
-	return append(b, data...)
+	return append(b, c.Data...)
 }
 
 // recordSize returns the size of the data of a record with this head. It returns an error for an
@@ -46,7 +52,7 @@ func recordSize(head []byte) (int, error) {
 		return 0, errRecord
 	}
 	size := binary.LittleEndian.Uint32(head)
-	if size == 0 || size > MaxChunk || streamNames[head[4]] == "" || head[5]|head[6]|head[7] != 0 {
+	if size == 0 || size > MaxChunk || streamNames[head[4]] == "" {
 		return 0, errRecord
 	}
 	return int(size), nil
@@ -67,5 +73,6 @@ func parseRecord(b []byte) (Chunk, error) {
 	if seq == 0 {
 		return Chunk{}, errRecord
 	}
-	return Chunk{Seq: seq, Stream: streamNames[b[4]], Data: data}, nil
+	elapsed := time.Duration(b[5]) | time.Duration(b[6])<<8 | time.Duration(b[7])<<16
+	return Chunk{Seq: seq, Stream: streamNames[b[4]], Elapsed: elapsed * time.Second, Data: data}, nil
 }

@@ -12,7 +12,19 @@ import "strings"
 // reader. Terminals ignore sequences that they do not know.
 func Reset() string { return reset }
 
-var reset = strings.Join([]string{
+// ResetInPlace is Reset for a terminal to which only plain text was written since it was in a known state (see
+// Plain). The cursor stays where it is, so that the text stays visible, and all below it is erased.
+func ResetInPlace() string { return resetInPlace }
+
+// The last sequences reset origin mode, the scrolling region and the position. The cursor goes to the bottom line, which
+// gets single width, and then to a new line below it.
+var reset = resetStates + resetModes + strings.Join([]string{"\x1b[?6l", "\x1b[r", "\x1b[9999;1H", "\x1b#5", "\n", "\x1b[0m"}, "")
+
+// Resetting origin mode and the scrolling region moves the cursor, so its position is saved before. That is possible only
+// behind the soft reset, which forgets it.
+var resetInPlace = resetStates + strings.Join([]string{"\x1b7", "\x1b[?6l", "\x1b[r", "\x1b8"}, "") + resetModes + "\x1b[J"
+
+var resetStates = strings.Join([]string{
 	// These end sequences and strings that were left open. CAN ends all of them in terminals that
 	// follow DEC; in other terminals ST and BEL do. A string for the printer ends only with its own
 	// sequence. The Tektronix and VT52 modes end only with their own sequences.
@@ -25,9 +37,12 @@ var reset = strings.Join([]string{
 	// This is a soft reset, followed by settings that some terminals do not reset with it: memory
 	// lock, keyboard lock, local echo, insert mode, new-line mode.
 	"\x1b[!p", "\x1bm", "\x1b[2l", "\x1b[12h", "\x1b[4l", "\x1b[20l",
-	// These reset cursor keys, reverse video, origin mode, autowrap, the cursor, national character
+}, "")
+
+var resetModes = strings.Join([]string{
+	// These reset cursor keys, reverse video, autowrap, the cursor, national character
 	// sets, reverse wraparound, the keypad, and the left and right margins.
-	"\x1b[?1l", "\x1b[?5l", "\x1b[?6l", "\x1b[?7h", "\x1b[?25h", "\x1b[?42l", "\x1b[?45l", "\x1b[?66l", "\x1b>", "\x1b[?69l",
+	"\x1b[?1l", "\x1b[?5l", "\x1b[?7h", "\x1b[?25h", "\x1b[?42l", "\x1b[?45l", "\x1b[?66l", "\x1b>", "\x1b[?69l",
 	// These turn off mouse and focus reports, bracketed paste, synchronized output (2026), size
 	// reports, and other encodings of keys (xterm's and kitty's). All of these make an answer
 	// unreadable or invisible.
@@ -43,7 +58,4 @@ var reset = strings.Join([]string{
 	"\x1b_Ga=d,d=A\x1b\\",
 	// These reset the attributes: protection and colours, including concealment.
 	"\x1b[0\"q", "\x1b[0m",
-	// These reset the scrolling region and, last, the position. The cursor goes to the bottom line,
-	// which gets single width, and then to a new line below it.
-	"\x1b[r", "\x1b[9999;1H", "\x1b#5", "\n", "\x1b[0m",
 }, "")

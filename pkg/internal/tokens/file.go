@@ -195,15 +195,19 @@ func (f *File[T, P]) update(ctx context.Context, change func(map[string]P) error
 	return nil
 }
 
-// Authenticate returns the token with a text, or an ErrBadToken. Other errors mean that the file
-// cannot be read.
+// Authenticate returns the token with a text, or an ErrBadToken; if only its time is over, ErrExpired. Other errors mean
+// that the file cannot be read.
 func (f *File[T, P]) Authenticate(secret string) (P, error) {
-	t, err := f.Find(f.prefix.ID(secret))
+	tokens, err := f.load()
 	if err != nil {
 		return nil, err
 	}
-	if !t.Common().matches(secret) {
+	t := tokens[f.prefix.ID(secret)]
+	switch {
+	case t == nil || !t.Common().matches(secret):
 		return nil, ErrBadToken
+	case t.Common().Expired(f.now()):
+		return nil, ErrExpired
 	}
 	return t, nil
 }

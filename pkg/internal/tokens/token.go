@@ -21,6 +21,8 @@ var (
 	ErrNoToken = errors.New("the token does not exist")
 	// ErrBadToken means that a token is not in the file, was removed from it, or has expired.
 	ErrBadToken = errors.New("the token is unknown, revoked or expired")
+	// ErrExpired is an ErrBadToken for a token whose secret is right.
+	ErrExpired = fmt.Errorf("%w: it has expired", ErrBadToken)
 )
 
 // InvalidError means that a person has given an invalid value. What names the option in words.

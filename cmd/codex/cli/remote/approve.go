@@ -35,7 +35,7 @@ type execution struct {
 // do makes the attempts of a job and returns its exit code.
 func (x *remoteExec) do(ctx context.Context, j job) (int, error) {
 	e := &execution{x: x, job: j, feed: feed{in: x.input}}
-	e.report = report{out: x.s.RawOut, err: x.s.RawErr, json: x.json}
+	e.report = report{out: x.s.RawOut, err: x.s.RawErr, json: x.json, written: &x.written}
 	switch {
 	case x.json:
 		e.report.out = x.s.Out // also with --json: control characters in the output would control a terminal

@@ -1,11 +1,14 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -20,7 +23,8 @@ func remoteAttachCommand(s cmdutil.Streams) *cli.Command {
 		Name: "attach", Usage: "use a detached process as if it had just been started", ArgsUsage: "HANDLE",
 		Description: `Prints the output of the process from now on, passes your input on, and exits with the
 exit code of the process. A process with a terminal gets your keys and the size of your
-terminal. Ctrl-P Ctrl-Q leaves it, and it continues; without a terminal, Ctrl-C leaves.
+terminal. Ctrl-P Ctrl-Q, or the keys of --detach-keys, leave it, and it continues; without
+a terminal, Ctrl-C leaves. A full-screen program draws its screen again.
 
 Any number of clients may be attached. The first one that writes is the only one that may
 write, until its connection ends. A process without a terminal reads your input only if it
@@ -34,6 +38,7 @@ Examples:
 			cmdutil.Handles,
 			&cli.BoolFlag{Name: "all", Usage: "first print the output that the server has retained"},
 			&cli.BoolFlag{Name: "read-only", Usage: "do not pass input on"},
+			&cli.StringFlag{Name: "detach-keys", Value: "ctrl-p,ctrl-q", Usage: "leave the process by these `KEYS`: letters, and ctrl- with a letter or one of @[\\]^_, with commas in between"},
 			&cli.BoolFlag{Name: "eof", Usage: "end the process's input where yours ends"},
 		),
 		Action: func(c *cli.Context) error {
@@ -41,15 +46,20 @@ Examples:
 			if err != nil {
 				return err
 			}
+			keys, err := parseKeys(c.String("detach-keys"))
+			if err != nil {
+				return err
+			}
 			return withDetached(c, func(ctx context.Context, client *execclient.Client) error {
-				ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
-				defer stop()
+				ended := make(chan os.Signal, 1)
+				cmdutil.Catch(ended, syscall.SIGTERM, syscall.SIGHUP)
+				defer signal.Stop(ended)
 				a := &attachment{
 					handle: handle, d: client.Detached(handle), s: s, notes: unlessQuiet(c, s.Err), in: newInput(s.In), all: c.Bool("all"),
-					readOnly: c.Bool("read-only"), eof: c.Bool("eof"),
+					readOnly: c.Bool("read-only"), eof: c.Bool("eof"), keys: keys,
 				}
 				defer a.in.close()
-				return a.run(ctx, client)
+				return a.run(ctx, client, ended)
 			})
 		},
 	}
@@ -66,10 +76,11 @@ type attachment struct {
 	notes              io.Writer
 	in                 *input
 	all, readOnly, eof bool
+	keys               []byte // that leave the process
 }
 
 // run passes input and output on until the process has closed or the user leaves.
-func (a *attachment) run(ctx context.Context, client *execclient.Client) error {
+func (a *attachment) run(ctx context.Context, client *execclient.Client, ended <-chan os.Signal) error {
 	p, err := findDetached(ctx, client, a.handle)
 	if err != nil {
 		return err
@@ -78,6 +89,13 @@ func (a *attachment) run(ctx context.Context, client *execclient.Client) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel(nil)
+	wg.Go(func() {
+		select {
+		case sig := <-ended:
+			cancel(cmdutil.Signaled(sig.(syscall.Signal), nil))
+		case <-ctx.Done():
+		}
+	})
 	var raw rawMode
 	screen := newScreen(a.s)
 	if p.TTY && screen.f != nil && !a.readOnly {
@@ -87,6 +105,10 @@ func (a *attachment) run(ctx context.Context, client *execclient.Client) error {
 			if size := screen.size(); size != nil {
 				_ = a.d.Resize(ctx, size.Rows, size.Cols) // fails if another client writes to the process
 			}
+		}
+		if size := screen.size(); size != nil {
+			// A program draws its screen again when the size changes. It may have the right size already.
+			_ = a.d.Resize(ctx, size.Rows+1, size.Cols)
 		}
 		wg.Go(func() { routineResize(ctx, nil, screen.size, resize) })
 	}
@@ -141,12 +163,12 @@ func (a *attachment) follow(ctx context.Context) (execproto.ReadResult, error) {
 	return p.last, nil
 }
 
-// routineInput passes the input on. keys means that it comes from a terminal, where Ctrl-P
-// Ctrl-Q leaves the process.
+// routineInput passes the input on. keys means that it comes from a terminal, where the
+// detach keys leave the process.
 func (a *attachment) routineInput(ctx context.Context, cancel context.CancelCauseFunc, keys bool) {
 	r := a.in.reader(ctx)
 	buf := make([]byte, inputChunk)
-	var filter leavingKeys
+	filter := leavingKeys{keys: a.keys}
 	for {
 		n, err := r.Read(buf)
 		data := buf[:n]
@@ -174,39 +196,57 @@ func (a *attachment) routineInput(ctx context.Context, cancel context.CancelCaus
 	}
 }
 
-// leavingKeys finds Ctrl-P Ctrl-Q in typed keys.
-type leavingKeys struct{ held bool }
+// leavingKeys finds a sequence of keys in typed keys.
+type leavingKeys struct {
+	keys []byte
+	held int // so many keys of the sequence were typed last
+}
 
-// The keys that leave a process.
-const (
-	keyP = 0x10
-	keyQ = 0x11
-)
-
-// pass returns the typed keys that are meant for the process. It holds a Ctrl-P until the next key.
-// left reports that the user leaves; then all of typed is dropped.
+// pass returns the typed keys that are meant for the process. It holds keys that may begin the sequence until the next
+// key. left reports that the user leaves; then all of typed is dropped.
 func (k *leavingKeys) pass(typed []byte) (data []byte, left bool) {
 	for _, key := range typed {
-		switch {
-		case k.held && key == keyQ:
+		// Keys that do not continue the sequence may begin it again.
+		for ; k.held > 0 && key != k.keys[k.held]; k.held = k.shorter() {
+			data = append(data, k.keys[:k.held-k.shorter()]...)
+		}
+		if key != k.keys[k.held] {
+			data = append(data, key)
+			continue
+		}
+		if k.held++; k.held == len(k.keys) {
 			return nil, true
-		case k.held && key == keyP:
-			data = append(data, keyP)
-			continue
-		case k.held:
-			data = append(data, keyP)
-			k.held = false
 		}
-		if key == keyP {
-			k.held = true
-			continue
-		}
-		data = append(data, key)
 	}
 	return data, false
 }
 
-// noSuchHandle is the error for a handle that belongs to no process of this user.
-func noSuchHandle(handle string) error {
-	return fmt.Errorf("%s: you have no such detached process; codex remote ps lists yours", handle)
+// shorter returns the length of the longest beginning of the sequence that is also the end of the held keys.
+func (k *leavingKeys) shorter() int {
+	n := k.held - 1
+	for ; n > 0 && !bytes.Equal(k.keys[:n], k.keys[k.held-n:k.held]); n-- {
+	}
+	return n
 }
+
+// parseKeys parses keys in the form that docker uses, such as ctrl-p,ctrl-q.
+func parseKeys(text string) ([]byte, error) {
+	var keys []byte
+	for word := range strings.SplitSeq(text, ",") {
+		control, isControl := strings.CutPrefix(strings.ToLower(word), "ctrl-")
+		switch {
+		case isControl && len(control) == 1 && (control[0] >= 'a' && control[0] <= 'z' || strings.ContainsAny(control, `@[\]^_`)):
+			keys = append(keys, control[0]&0x1f)
+		case len(word) == 1 && word[0] > ' ' && word[0] <= '~':
+			keys = append(keys, word[0])
+		default:
+			return nil, cmdutil.Usagef("--detach-keys %q: expected keys such as ctrl-p,ctrl-q or ctrl-], with commas in between", text)
+		}
+	}
+	return keys, nil
+}
+
+// errNoProcess is the error for a name that belongs to no process of this user.
+var errNoProcess = errors.New("you have no such detached process; codex remote ps lists yours")
+
+func noSuchHandle(handle string) error { return fmt.Errorf("%s: %w", handle, errNoProcess) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -131,10 +132,17 @@ func chooseServer(c *cli.Context) (execenv.Spec, error) {
 		return execenv.Spec{}, err
 	}
 	environments.Warn(c.App.ErrWriter, config)
-	if id == "" {
+	named := id != ""
+	if !named {
 		id = config.Default
 		if config.Source == "" {
 			fmt.Fprintf(unlessQuiet(c, c.App.ErrWriter), "codex: no server is named by --url, --env, %s or %s: this is the local environment\n", execenv.FileName, execenv.URLVariable)
+		}
+	}
+	if id != "" && id == config.Default && !named {
+		if ignored := os.Getenv(execenv.URLVariable); ignored != "" && config.Source != execenv.URLVariable {
+			cmdutil.Messagef(unlessQuiet(c, c.App.ErrWriter), "codex: %s is ignored, because %s decides: this is the environment %s; --url \"$%[1]s\" uses the variable\n",
+				execenv.URLVariable, terminal.Text(config.Source), terminal.Text(id))
 		}
 	}
 	if id == "" {
@@ -195,7 +203,7 @@ func connectTo(
 		err = fmt.Errorf("environment `%s` of %s: %w", s.ID, s.Source, err)
 	}
 	if err != nil {
-		return nil, unreachable(err, s.Kind)
+		return nil, unreachable(err, s)
 	}
 	if isVerbose(c) {
 		cmdutil.Messagef(c.App.ErrWriter, "codex: connected to %s (environment %s) in %v, session %s\n", terminal.Text(s.Address()), terminal.Text(s.ID),

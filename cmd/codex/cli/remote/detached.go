@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -175,12 +174,13 @@ func byteCount(n uint64) string {
 	return fmt.Sprintf("%.1f %ciB", float64(n)/float64(div), "KMGT"[exp])
 }
 
-func remoteWaitCommand(cmdutil.Streams) *cli.Command {
+func remoteWaitCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "wait", Usage: "wait for the end of a detached process", ArgsUsage: "HANDLE",
 		Description: `Waits until the process has ended and its output is complete, and exits with its exit
-code. If it is not known how the process ended, for example after a restart of the
-machine, an error is printed and the exit code is 255.
+code. If the session is lost meanwhile, for example because the server was restarted, it
+connects again until Ctrl-C. If it is not known how the process ended, for example after
+a restart of the machine, an error is printed and the exit code is 255.
 
 Example:
    codex remote wait build && codex remote cp :out.tar .`,
@@ -190,13 +190,27 @@ Example:
 			if err != nil {
 				return err
 			}
-			return withDetached(c, func(ctx context.Context, client *execclient.Client) error {
-				r, err := client.Detached(handle).Wait(ctx)
-				if err != nil {
-					return aboutHandle(handle, err)
-				}
-				return detachedExit(handle, r)
+			var exit error
+			found := false // after the first answer, a lost session is replaced
+			err = reconnecting(c.Context, s.Err, &found, func() error {
+				return withDetached(c, func(ctx context.Context, client *execclient.Client) error {
+					d := client.Detached(handle)
+					if _, err := d.State(ctx); err != nil {
+						return aboutHandle(handle, err)
+					}
+					found = true
+					r, err := d.Wait(ctx)
+					if err != nil {
+						return aboutHandle(handle, err)
+					}
+					exit = detachedExit(handle, r)
+					return nil
+				})
 			})
+			if err != nil {
+				return err
+			}
+			return exit
 		},
 	}
 }
@@ -210,50 +224,6 @@ func detachedExit(handle string, r execproto.ReadResult) error {
 		return &cmdutil.ExitError{Code: *r.ExitCode & 0xff}
 	}
 	return nil
-}
-
-// signalWords are the values of --signal; each may begin with SIG, too.
-var signalWords = map[string]execproto.Signal{
-	"INT": execproto.SignalInterrupt, "TERM": execproto.SignalTerminate, "KILL": execproto.SignalKill, "HUP": execproto.SignalHangup,
-	"QUIT": execproto.SignalQuit, "USR1": execproto.SignalUSR1, "USR2": execproto.SignalUSR2,
-}
-
-func remoteKillCommand(s cmdutil.Streams) *cli.Command {
-	return &cli.Command{
-		Name: "kill", Usage: "end detached processes", ArgsUsage: "HANDLE...",
-		Description: `Kills the processes with all their descendants. With --signal it only sends a signal to
-the process's group: INT, TERM, KILL, HUP, QUIT, USR1 or USR2. codex remote logs still
-prints their output. A process that has ended already is an error (exit code 1), but not
-with --signal.
-
-Examples:
-   codex remote kill build
-   codex remote kill --signal TERM server`,
-		Flags: serverFlags(cmdutil.Handles, &cli.StringFlag{Name: "signal", Aliases: []string{"s"}, Usage: "send the signal `NAME` only"}),
-		Action: func(c *cli.Context) error {
-			if !c.Args().Present() {
-				return cmdutil.Usagef("kill needs the handle of a detached process; codex remote ps lists them")
-			}
-			word := strings.TrimPrefix(strings.ToUpper(c.String("signal")), "SIG")
-			signal, known := signalWords[word]
-			if word != "" && !known {
-				return cmdutil.Usagef("--signal must be INT, TERM, KILL, HUP, QUIT, USR1 or USR2, not %q", c.String("signal"))
-			}
-			return withDetached(c, func(ctx context.Context, client *execclient.Client) error {
-				return eachOperand(ctx, s.Err, "killed", c.Args().Slice(), func(handle string) error {
-					d := client.Detached(handle)
-					if word != "" {
-						return aboutHandle(handle, d.Signal(ctx, signal))
-					}
-					running, err := d.Terminate(ctx)
-					if err == nil && !running {
-						return fmt.Errorf("%s has ended already; codex remote ps shows how", handle)
-					}
-					return aboutHandle(handle, err)
-				})
-			})
-		},
-	}
 }
 
 func remoteForgetCommand(s cmdutil.Streams) *cli.Command {
@@ -276,94 +246,4 @@ Example:
 			})
 		},
 	}
-}
-
-func remoteLogsCommand(s cmdutil.Streams) *cli.Command {
-	return &cli.Command{
-		Name: "logs", Usage: "print the output of a detached process", ArgsUsage: "HANDLE",
-		Description: `Prints the retained output of the process: standard output, or that of its terminal, to
-standard output, and standard error to standard error. If output is not retained any more,
-the numbers of its events are printed on standard error, and the exit code is 3. With
---follow it continues until the process has ended. Any number of clients may do that at
-the same time.
-
-A process that was started with --when-full wait continues when its output is consumed:
-with --consume, the server may drop output that was printed.
-
-Examples:
-   codex remote logs build
-   codex remote logs -f build
-   codex remote logs -f --consume export > export.sql`,
-		Flags: serverFlags(
-			cmdutil.Handles,
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue until the process has ended"},
-			cmdutil.Count(cli.GenericFlag{Name: "after", Usage: "begin behind the event number `N`"}, 0, 0, cmdutil.NoMost),
-			&cli.BoolFlag{Name: "consume", Usage: "let the server drop output that was printed"},
-		),
-		Action: func(c *cli.Context) error {
-			handle, err := oneHandle(c)
-			if err != nil {
-				return err
-			}
-			o := execclient.FollowOptions{After: c.Uint64("after"), Wait: c.Bool("follow"), Consume: c.Bool("consume")}
-			return withDetached(c, func(ctx context.Context, client *execclient.Client) error {
-				p := &logPrinter{handle: handle, s: s}
-				for r, err := range client.Detached(handle).Follow(ctx, o) {
-					if err == nil {
-						err = p.print(r)
-					}
-					if err != nil {
-						return aboutHandle(handle, err)
-					}
-				}
-				return p.end()
-			})
-		},
-	}
-}
-
-// logPrinter prints the output of a detached process.
-type logPrinter struct {
-	handle  string
-	s       cmdutil.Streams
-	dropped bool
-	waiting string // the last printed reason why the process waits
-	last    execproto.ReadResult
-}
-
-func (p *logPrinter) print(r execproto.ReadResult) error {
-	p.last = r
-	if d := r.Dropped; d != nil {
-		p.dropped = true
-		cmdutil.Messagef(p.s.Err, "codex: %s: the output of the events %d to %d is no longer retained\n", p.handle, d.First, d.Last)
-	}
-	if r.Waiting != p.waiting && r.Waiting != "" && len(r.Chunks) == 0 {
-		what := "the space for its output is used up; logs --consume frees some"
-		if r.Waiting == execproto.WaitingDisk {
-			what = "the server's disk is full"
-		}
-		cmdutil.Messagef(p.s.Err, "codex: %s: the process waits: %s\n", p.handle, what)
-	}
-	p.waiting = r.Waiting
-	for _, c := range r.Chunks {
-		to := p.s.RawOut
-		if c.Stream == execproto.Stderr {
-			to = p.s.RawErr
-		}
-		if _, err := to.Write(c.Chunk); err != nil {
-			return fmt.Errorf("write output: %w", err)
-		}
-	}
-	return nil
-}
-
-// end returns the error for the end of the output.
-func (p *logPrinter) end() error {
-	switch {
-	case p.last.Failure != nil:
-		return errors.New(p.handle + ": " + terminal.Text(*p.last.Failure))
-	case p.dropped:
-		return &cmdutil.ExitError{Code: cmdutil.ExitDropped}
-	}
-	return nil
 }

@@ -138,6 +138,7 @@ type remoteExec struct {
 	approved approval.Session
 
 	screen   screen
+	written  written
 	input    *input
 	signals  chan os.Signal
 	caught   syscall.Signal // the last signal that was passed on to a command
@@ -203,7 +204,7 @@ func (x *remoteExec) open(c *cli.Context) error {
 func (x *remoteExec) openConsole() error {
 	asks := x.approves && !x.noInput && !x.yes && x.ask != askNever
 	if asks || x.askNetwork {
-		c, err := openConsole(x.input, x.screen, x.signals)
+		c, err := openConsole(x.input, x.screen, x.signals, x.written.get)
 		switch {
 		case err == nil:
 			x.console = c

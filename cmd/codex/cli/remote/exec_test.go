@@ -101,7 +101,7 @@ func TestFailuresThatAreOurs(t *testing.T) {
 
 func TestOutputInJSON(t *testing.T) {
 	var out bytes.Buffer
-	r := report{out: &out, json: true}
+	r := report{out: &out, json: true, written: new(written)}
 	write := func(stream execproto.Stream, chunks ...string) {
 		for _, c := range chunks {
 			if err := r.process(execclient.Event{Kind: execclient.Output, Stream: stream, Data: []byte(c)}); err != nil {

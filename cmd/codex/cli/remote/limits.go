@@ -38,6 +38,14 @@ const (
 	// maxMarker bounds the report of a shell's directory, in bytes: the longest path on Linux.
 	maxMarker = 4096
 
+	// maxTail bounds the lines of logs --tail: so many empty lines take 48 MiB.
+	maxTail = 1 << 20
+	// maxTailBytes bounds the output that logs --tail holds, in bytes, if its lines are long.
+	maxTailBytes = 64 << 20
+
+	// lookForEnd is how often stop asks whether a process has ended.
+	lookForEnd = 100 * time.Millisecond
+
 	// syncPaths is the number of paths that sync requests in one archive: with long paths, 4 MiB of text.
 	syncPaths = 32_768
 	// maxIgnoreFile is the largest .gitignore file, in bytes.

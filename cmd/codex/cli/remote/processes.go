@@ -54,15 +54,7 @@ func (r *processRow) key() string { return r.Session + "\x00" + r.ProcessID }
 
 // name returns the handle of a detached process, or the id of another one.
 func (r *processRow) name() string {
-	const most = 24
-	if r.Handle != "" {
-		return terminal.Text(r.Handle)
-	}
-	name := []rune(terminal.Text(r.ProcessID))
-	if len(name) > most {
-		name = append(name[:most-1], '…')
-	}
-	return string(name)
+	return terminal.Text(cmp.Or(r.Handle, r.ProcessID))
 }
 
 // processor returns the processor time that the process has used.
@@ -223,9 +215,21 @@ func (l *processList) print(to io.Writer) error {
 			fmt.Fprintf(w, "%s\t", terminal.Text(cmp.Or(r.Principal, "you"))) // a detached process is the client's own
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.name(), of, r.Status, ageOf(l.at, r.StartedAt), share, processor, memory,
-			processes, terminal.Text(strings.Join(r.Argv, " ")))
+			processes, terminal.Text(shownCommand(r.Argv)))
 	}
 	return w.Flush()
+}
+
+// shownCommand returns the command line of a process for display. Of a line of codex remote exec --shell it
+// returns what the user has typed.
+func shownCommand(argv []string) string {
+	if len(argv) > 2 && argv[1] == "-c" && argv[2] == reportScript {
+		if len(argv) == 5 {
+			return argv[4]
+		}
+		return "a line of codex remote exec --shell"
+	}
+	return strings.Join(argv, " ")
 }
 
 // clientOf returns the name of the client of a process of a session.

@@ -122,5 +122,18 @@ func isSession(answer string) bool { return strings.EqualFold(answer, "s") }
 
 func isNext(answer string) bool { return answer == "" }
 
-// before returns the bytes that show a screenful.
-func (s screenful) before() string { return terminal.Reset() + s.text }
+// before returns the bytes that show a screenful. If only plain text was written to the terminal before, it stays
+// visible above the question; a dumb terminal then gets no sequences.
+func (s screenful) before(written terminal.Plain, dumb bool) string {
+	reset := terminal.ResetInPlace()
+	switch {
+	case !written.Plain():
+		return terminal.Reset() + s.text
+	case dumb:
+		reset = ""
+	}
+	if written.InLine() {
+		reset = "\n" + reset
+	}
+	return reset + s.text
+}

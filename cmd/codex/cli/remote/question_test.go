@@ -32,7 +32,7 @@ func newPerson(t *testing.T, rows, cols int) *person {
 	master, tty, err := pty.Open()
 	testutil.Need(t, "terminals", err, fs.ErrNotExist)
 	in := newInput(tty)
-	p := &person{t: t, keys: master, tty: tty, console: &console{f: tty, in: in, out: tty}}
+	p := &person{t: t, keys: master, tty: tty, console: &console{f: tty, in: in, out: tty, written: new(written).get}}
 	t.Cleanup(func() {
 		in.close()
 		_ = tty.Close()
@@ -107,11 +107,17 @@ Really?
 		t.Run(fmt.Sprintf("%q", state), func(t *testing.T) {
 			t.Parallel() // the test waits until keys count as an answer
 			p := newPerson(t, 24, 74)
-			fmt.Fprint(p.tty, "output\nUpdate? [y/N] "+state)
+			text := "output\nUpdate? [y/N] " + state
+			fmt.Fprint(p.tty, text)
+			w := new(written)
+			w.see([]byte(text))
+			p.console.written = w.get
 			answer := p.asked(q)
 			p.reads("[n] no   > ")
 			if got := p.screen.Text(); !strings.HasSuffix(got, want) {
 				t.Errorf("the screen shows\n%s", got)
+			} else if state == "" && !strings.HasPrefix(got, "output\nUpdate? [y/N]\n"+want) {
+				t.Errorf("plain output does not stay above the question:\n%s", got)
 			}
 			p.types("yes\n")
 			if a, err := answer(); a != approval.Once || err != nil {

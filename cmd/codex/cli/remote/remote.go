@@ -4,11 +4,14 @@ package remote
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"path"
 	"strings"
@@ -39,7 +42,7 @@ func Command(s cmdutil.Streams) *cli.Command {
 		remoteRunCommand(s), remoteExecCommand(s), remoteShellCommand(s), remoteInfoCommand(s),
 		remoteLsCommand(s), remoteCatCommand(s), remoteCpCommand(s), remoteSyncCommand(s), remoteMvCommand(s),
 		remoteRmCommand(s), remoteMkdirCommand(s), remoteLnCommand(s), remoteEditCommand(s), remoteWatchCommand(s),
-		remotePsCommand(s), remoteLogsCommand(s), remoteAttachCommand(s), remoteWaitCommand(s), remoteKillCommand(s), remoteForgetCommand(s),
+		remotePsCommand(s), remoteLogsCommand(s), remoteAttachCommand(s), remoteWaitCommand(s), remoteKillCommand(s), remoteStopCommand(s), remoteForgetCommand(s),
 		remoteTopCommand(s), remoteStatsCommand(s),
 		remoteForwardCommand(s),
 	}
@@ -67,19 +70,21 @@ Examples:
 }
 
 // unreachable returns the error for a failed connection, with a hint.
-func unreachable(err error, kind execenv.Kind) error {
-	own := kind != execenv.Noise // the user chose the address and the token: they are not those of a relay
+func unreachable(err error, s execenv.Spec) error {
+	own := s.Kind != execenv.Noise // the user chose the address and the token: they are not those of a relay
 	var dns *net.DNSError
 	cert := cmdutil.CertificateHint(err)
 	hint := cmdutil.RegistryHint(err, "harness", execenv.NoiseVariables[2])
 	switch {
 	case hint != "" || cmdutil.FromRegistry(err):
 	case own && errors.Is(err, cmdutil.ErrConnectionRefused):
-		hint = "is the server running? Start one with codex exec-server --listen ws://127.0.0.1:8765"
+		hint = "is the server running?" + startHint(s.URL)
 	case own && strings.Contains(err.Error(), "401"):
 		hint = "set " + tokenVariable + " to the server's token"
 	case errors.Is(err, execclient.ErrUntrustedServer):
 		hint = "if that server is meant, set " + execenv.ServerUserVariable + " to its user, or to * if that cannot be told"
+	case s.Kind == execenv.WebSocket && tlsHint(err, s) != "":
+		hint = tlsHint(err, s)
 	case cert != "":
 		hint = cert
 	case errors.As(err, &dns):
@@ -89,6 +94,40 @@ func unreachable(err error, kind execenv.Kind) error {
 		err = fmt.Errorf("%w; %s", err, hint)
 	}
 	return &cmdutil.ExitError{Code: cmdutil.ExitUnreachable, Err: err}
+}
+
+// startHint returns the command that starts a server with a URL of this machine, or "" for other URLs.
+func startHint(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "unix" && (u.Scheme != "ws" || net.ParseIP(u.Hostname()) == nil || !net.ParseIP(u.Hostname()).IsLoopback()) {
+		return ""
+	}
+	return " Start one with codex exec-server --listen " + terminal.Text(text)
+}
+
+// tlsHint returns advice on a failed connection to a URL that the user chose; "" for errors that are not about TLS.
+func tlsHint(err error, s execenv.Spec) string {
+	option := func(flag, member string) string {
+		if s.Source == "--url" {
+			return flag
+		}
+		return member + " in " + execenv.FileName
+	}
+	var untrusted x509.UnknownAuthorityError
+	var plain tls.RecordHeaderError
+	switch text := err.Error(); {
+	case errors.As(err, &untrusted):
+		return "its certificate is not trusted on this machine: set " + option("--ca", "ca") + " to a file with its certificate authority"
+	case errors.As(err, &plain), strings.Contains(text, "first record does not look like a TLS handshake"):
+		return "it does not use TLS; its URL begins with ws://"
+	case strings.HasPrefix(s.URL, "ws://") && strings.Contains(text, "HTTPS server"):
+		return "it uses TLS; its URL begins with wss://"
+	case strings.Contains(text, "tls: certificate required"):
+		return "it demands a certificate of the client: set " + option("--client-cert and --client-key", "client_cert and client_key")
+	case strings.Contains(text, "tls: unknown certificate authority"), strings.Contains(text, "tls: bad certificate"):
+		return "it does not accept the client's certificate of " + option("--client-cert", "client_cert")
+	}
+	return ""
 }
 
 // remoteURI returns the URI of a path that a user typed. The path is absolute, or relative to base,

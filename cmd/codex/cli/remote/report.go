@@ -10,6 +10,7 @@ import (
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/terminal"
 )
 
 // execEvent is one line of --json. Attempt is 1, or 2 for the retry.
@@ -65,9 +66,28 @@ type report struct {
 	// mu is held by each method, and while a question about a host is on the terminal.
 	mu       sync.Mutex
 	out, err io.Writer
+	written  *written
 	json     bool
 	attempt  int
 	partial  map[execproto.Stream][]byte // in JSON: the beginning of an incomplete character
+}
+
+// written knows what the commands of one program have written to the terminal.
+type written struct {
+	mu    sync.Mutex
+	plain terminal.Plain
+}
+
+func (w *written) see(data []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.plain.See(data)
+}
+
+func (w *written) get() terminal.Plain {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.plain
 }
 
 // emit writes an event of --json.
@@ -118,6 +138,7 @@ func (r *report) process(e execclient.Event) error {
 // output passes output on. In JSON, UTF-8 stays text: an incomplete character is held back until
 // its rest arrives.
 func (r *report) output(stream execproto.Stream, data []byte) error {
+	r.written.see(data)
 	if !r.json {
 		to := r.out
 		if stream == execproto.Stderr {

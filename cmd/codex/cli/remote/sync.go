@@ -65,7 +65,7 @@ func syncFiles(c *cli.Context, s cmdutil.Streams) error {
 	began := false // with --watch: the first round is complete
 	once := func() error { return syncOnce(c, s, options, &began) }
 	if c.Bool("watch") {
-		return followAgain(c.Context, s.Err, &began, once)
+		return reconnecting(c.Context, s.Err, &began, once)
 	}
 	return once()
 }

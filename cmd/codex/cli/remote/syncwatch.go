@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
@@ -190,31 +188,6 @@ func (y *syncing) follow(from, to tree) error {
 		first, *y.began = false, true
 		if p, err = y.gather(w, pendingPaths{whole: y.again}); err != nil {
 			return err
-		}
-	}
-}
-
-// followAgain calls once. If the session is lost after the first round, for example because the
-// server restarted or this machine slept, it reconnects. It continues until the context ends.
-func followAgain(ctx context.Context, errs io.Writer, began *bool, once func() error) error {
-	for last := ""; ; {
-		err := once()
-		var lost *execclient.DisconnectedError
-		var exit *cmdutil.ExitError
-		unreachable := errors.As(err, &exit) && exit.Code == cmdutil.ExitUnreachable
-		if ctx.Err() != nil || !*began || !errors.As(err, &lost) && !unreachable {
-			return err
-		}
-		if text := err.Error(); text != last { // print the same error once, and not for each attempt
-			cmdutil.Messagef(errs, "codex: %s; connecting again until Ctrl-C\n", terminal.Text(text))
-			last = text
-		}
-		pause := time.NewTimer(redialPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return ctx.Err()
 		}
 	}
 }

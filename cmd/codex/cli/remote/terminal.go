@@ -11,6 +11,7 @@ import (
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/approval"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/terminal"
 	"golang.org/x/term"
 )
 
@@ -122,16 +123,17 @@ type console struct {
 	out     io.Writer
 	opened  []*os.File
 	signals <-chan os.Signal
+	written func() terminal.Plain // what commands have written to the terminal
 }
 
 // openConsole opens the controlling terminal. If stdin is the same terminal, answers are read
 // through the input of stdin, which may be reading already.
-func openConsole(stdin *input, s screen, signals <-chan os.Signal) (*console, error) {
+func openConsole(stdin *input, s screen, signals <-chan os.Signal, written func() terminal.Plain) (*console, error) {
 	in, out, err := openTTY()
 	if err != nil {
 		return nil, fmt.Errorf("open the terminal: %w", err)
 	}
-	c := &console{f: in, in: stdin, out: out, opened: []*os.File{in, out}, signals: signals}
+	c := &console{f: in, in: stdin, out: out, opened: []*os.File{in, out}, signals: signals, written: written}
 	if s.f == nil || !controls(s.f) {
 		c.own = newInput(in)
 		c.in = c.own
@@ -207,7 +209,7 @@ func (c *console) show(ctx context.Context, s screenful) (string, error) {
 		return "", err
 	}
 	defer echo()
-	if _, err := io.WriteString(c.out, s.before()); err != nil {
+	if _, err := io.WriteString(c.out, s.before(c.written(), os.Getenv("TERM") == "dumb")); err != nil {
 		return "", fmt.Errorf("ask on the terminal: %w", err)
 	}
 	settle := time.NewTimer(settleTime)

@@ -218,8 +218,8 @@ func TestApproval(t *testing.T) {
 	}
 	// The question has lines of its own.
 	u := harness.AtTerminal(t, "remote", "exec", "--url", url, "--cwd", workspace, "--", "sh", "-c", "("+write+") 2> /dev/null; printf 'Permission denied'; exit 1")
-	u.Expect("Permission denied")
-	u.Expect("\r\n\x1b[0m== codex asks; above this line is other output ==")
+	u.Expect("Permission denied\r\n")
+	u.Expect("== codex asks; above this line is other output ==")
 	u.Expect(question)
 	u.Types("n\n")
 	if rest, code := u.End(); code != 126 {

@@ -45,7 +45,7 @@ func TestRoles(t *testing.T) {
 		{"read", []string{"logs", "job"}, 0, "printed"},
 		{"read", []string{"kill", "job"}, 1, "the role run"},
 		{"other", []string{"logs", "job"}, 1, "you have no such detached process"},
-		{"other", []string{"kill", "job"}, 1, "you have no such detached process"},
+		{"other", []string{"kill", "job"}, 1, "you have no such process"},
 		{"run", []string{"kill", "job"}, 0, ""},
 
 		{"capped", []string{"cat", in("f")}, 0, "text"},
