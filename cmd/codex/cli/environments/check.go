@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"text/tabwriter"
@@ -65,8 +66,10 @@ Example:
 			}
 			Warn(s.Err, config)
 			ids := c.Args().Slice()
-			if len(ids) == 0 {
-				ids = config.IDs()
+			if len(ids) == 0 { // in the order of list
+				for _, e := range config.Environments {
+					ids = append(ids, e.ID)
+				}
 			}
 			if len(ids) == 0 {
 				return fmt.Errorf("no environments are configured: %s", noEnvironments(config))
@@ -197,12 +200,15 @@ func trySandbox(ctx context.Context, client *execclient.Client, info execproto.E
 // milliseconds returns a duration in milliseconds, with three decimals.
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// showChecked prints the results as text.
+// showChecked prints the results as text, in order. The error of an environment is in the place of its
+// other columns.
 func showChecked(to io.Writer, results []checkedEnvironment) error {
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "id\tresult\tconnected in\tround trip\tos\tversion\tshell\tsandbox")
 	for _, r := range results {
 		if !r.OK {
+			fmt.Fprintf(w, "%s\tFAILED\t\t\t\t\t\t\n", terminal.Text(r.ID))
 			continue
 		}
 		told := func(text string) string {
@@ -217,14 +223,12 @@ func showChecked(to io.Writer, results []checkedEnvironment) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	for _, r := range results {
-		if !r.OK {
-			_, err := fmt.Fprintf(to, "%s  FAILED  %s (%s): %s\n",
-				terminal.Text(r.ID), terminal.Text(r.Address), terminal.Text(r.Source), terminal.Text(r.Error))
-			if err != nil {
-				return err
-			}
+	lines := strings.SplitAfter(b.String(), "\n")
+	for i, r := range results {
+		if line := &lines[i+1]; !r.OK {
+			*line = fmt.Sprintf("%s  %s (%s): %s\n", strings.TrimRight(*line, " \n"), terminal.Text(r.Address), terminal.Text(r.Source), terminal.Text(r.Error))
 		}
 	}
-	return nil
+	_, err := io.WriteString(to, strings.Join(lines, ""))
+	return err
 }

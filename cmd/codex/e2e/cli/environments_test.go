@@ -242,6 +242,11 @@ func TestEnvironments(t *testing.T) {
 			t.Errorf(`got %+v; want c.OK true, c.OS "linux", c.ConnectMs more than 0, c.RoundTripMs more than 0, c.Shell.Path other than "", c.Sandbox "yes" or "no"`, c)
 		}
 	}
+	out, _, _ = codex("environments", "check")
+	if rows := strings.Split(out, "\n"); len(rows) != 6 || !strings.HasPrefix(rows[1], "local    ok      ") || !strings.HasPrefix(rows[2], "devbox   ok      ") ||
+		!strings.HasPrefix(rows[3], "program  ok      ") || !strings.HasPrefix(rows[4], "broken   FAILED  sh ... (HOME/environments.toml): ") {
+		t.Errorf("check: %s; want the order of list, and aligned columns", out)
+	}
 	if out, _, code := codex("environments", "check", "devbox", "program"); code != 0 || strings.Count(out, " ok ") != 2 {
 		t.Errorf("check of two: %d, %s", code, out)
 	}
