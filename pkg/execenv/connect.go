@@ -85,7 +85,7 @@ func (c *connector) connect(ctx context.Context) (*execclient.Client, error) {
 	case Noise:
 		return c.noise.connect(ctx, s.Registry, opts)
 	case SSH:
-		return connectSSH(ctx, s.Host, c.stderr(), opts)
+		return connectSSH(ctx, s.ID, s.Host, c.stderr(), opts)
 	}
 	command := execclient.Command{Path: s.Program, Args: s.Args, Dir: s.Dir, Stderr: c.stderr()}
 	if s.Kind == Local {

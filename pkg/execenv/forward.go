@@ -39,7 +39,7 @@ func Forward(ctx context.Context, s Spec, o Options, in io.Reader, out io.Writer
 		<-received
 	}
 	if s.Kind == SSH && errors.Is(err, errSilentServer) {
-		return &SSHError{Host: s.Host.Host, Said: said.reason(), Err: err}
+		return &SSHError{Environment: s.ID, Host: s.Host.Host, Said: said.reason(), Err: err}
 	}
 	return err
 }

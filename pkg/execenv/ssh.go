@@ -95,7 +95,8 @@ func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\'
 
 // SSHError is the error of starting a server by ssh.
 type SSHError struct {
-	Host string
+	Environment string // its id
+	Host        string
 	// Said is the last line that ssh printed; empty: none.
 	Said string
 	Err  error
@@ -106,7 +107,7 @@ func (e *SSHError) Error() string {
 	switch {
 	case e.Said == notFound:
 		return fmt.Sprintf("ssh %s: codex is not installed on that machine: it is neither on its PATH, nor in ~/.local/bin, ~/bin or /usr/local/bin; "+
-			"name its path by codex = \"/path/of/codex\", or copy this program there by codex environments add --ssh %s --install", e.Host, e.Host)
+			"copy this program there by codex environments install %s, or name its path by codex environments add --codex", e.Host, e.Environment)
 	case strings.Contains(e.Said, "Permission denied"):
 		hint = "; no password is asked for here: add a key, and try ssh " + e.Host + " true"
 	case strings.Contains(e.Said, "Host key verification failed"):
@@ -123,11 +124,11 @@ func (e *SSHError) Unwrap() error { return e.Err }
 // connectSSH starts a server by ssh. If that fails, the last line that ssh printed is the
 // reason. Otherwise the output until the server answers is dropped, because shells print
 // greetings.
-func connectSSH(ctx context.Context, h SSHHost, stderr io.Writer, opts execclient.Options) (*execclient.Client, error) {
+func connectSSH(ctx context.Context, id string, h SSHHost, stderr io.Writer, opts execclient.Options) (*execclient.Client, error) {
 	said := &gate{to: stderr}
 	client, err := execclient.StartCommand(ctx, h.server(said), opts)
 	if err != nil {
-		return nil, &SSHError{Host: h.Host, Said: said.reason(), Err: err}
+		return nil, &SSHError{Environment: id, Host: h.Host, Said: said.reason(), Err: err}
 	}
 	said.open()
 	return client, nil

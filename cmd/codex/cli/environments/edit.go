@@ -227,6 +227,40 @@ Example:
 	}
 }
 
+func environmentsInstallCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "install", Usage: "copy this program to the machine of an environment of ssh", ArgsUsage: "ID",
+		Description: `Copies this program to ~/` + execenv.InstalledCodex + ` on that
+machine, if it has the same operating system and architecture, and replaces one that was
+copied before. Servers that run there keep the former program.
+
+Example:
+   codex environments install build`,
+		Flags: []cli.Flag{&cmdutil.Operands{Kind: cmdutil.OfferWords, Words: IDs}},
+		Action: func(c *cli.Context) error {
+			if c.NArg() != 1 {
+				return cmdutil.Usagef("install takes the id of one environment, got %d", c.NArg())
+			}
+			config, err := Load("")
+			if err != nil {
+				return err
+			}
+			id := c.Args().First()
+			spec, ok := config.Find(id)
+			switch {
+			case !ok:
+				return UnknownEnvironment(config, id)
+			case spec.Kind != execenv.SSH:
+				return fmt.Errorf("the environment `%s` is not one of ssh, but %s: copy the program there by hand", id, spec.Kind)
+			}
+			if err := install(c.Context, s.Err, spec.Host); err != nil {
+				return fmt.Errorf("copy this program to %s: %w", spec.Host.Host, err)
+			}
+			return nil
+		},
+	}
+}
+
 func environmentsUseCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "use", Usage: "make an environment the default", ArgsUsage: "ID",

@@ -48,7 +48,7 @@ Examples:
    args = ["exec", "-i", "work", "codex", "exec-server", "--listen", "stdio"]`,
 		Subcommands: []*cli.Command{
 			environmentsListCommand(s), environmentsCheckCommand(s), environmentsAddCommand(s),
-			environmentsUseCommand(s), environmentsRemoveCommand(s), environmentsConnectCommand(s),
+			environmentsUseCommand(s), environmentsInstallCommand(s), environmentsRemoveCommand(s), environmentsConnectCommand(s),
 		},
 	}
 }

@@ -35,7 +35,7 @@ func TestSSHEnvironment(t *testing.T) {
 	if out, errs, code := run("environments", "add", "build", "--ssh", "me@build", "--default"); code != 0 || !strings.HasPrefix(out, "Added build to ") {
 		t.Fatalf(`got exit code %d, stdout %q, stderr %q; want exit code 0, stdout beginning with "Added build to "`, code, out, errs)
 	}
-	if _, errs, code := run("remote", "run", "--", "true"); code != 255 || !strings.Contains(errs, "ssh me@build: codex is not installed on that machine") {
+	if _, errs, code := run("remote", "run", "--", "true"); code != 255 || !strings.Contains(errs, "ssh me@build: codex is not installed on that machine") || !strings.Contains(errs, "by codex environments install build,") {
 		t.Errorf("without codex there: %d %q", code, errs)
 	}
 	harness.Must(t, os.MkdirAll(filepath.Join(there, ".local/bin"), 0o755))
@@ -78,10 +78,18 @@ func TestSSHInstall(t *testing.T) {
 	if _, errs, code := run("environments", "add", "build", "--ssh", "me@build", "--install"); code != 0 || !strings.Contains(errs, "copied this program") {
 		t.Fatalf(`got exit code %d, stderr %q; want exit code 0, stderr with "copied this program"`, code, errs)
 	}
+	copied := filepath.Join(there, ".local/share/codex-exec-server/codex")
+	harness.Must(t, os.Remove(copied))
+	if _, errs, code := run("environments", "install", "build"); code != 0 || !strings.Contains(errs, "copied this program") {
+		t.Fatalf(`got exit code %d, stderr %q; want exit code 0, stderr with "copied this program"`, code, errs)
+	}
+	if _, errs, code := run("environments", "install", "local"); code != 1 || !strings.Contains(errs, "is not one of ssh") {
+		t.Errorf("install local: %d %q", code, errs)
+	}
 	if out, errs, code := run("remote", "--env", "build", "run", "--", "echo", "there"); code != 0 || out != "there\n" {
 		t.Errorf("got exit code %d, stdout %q, stderr %q; want exit code 0, stdout %q", code, out, errs, "there\n")
 	}
-	if info, err := os.Stat(filepath.Join(there, ".local/share/codex-exec-server/codex")); err != nil || info.Mode().Perm() != 0o755 {
+	if info, err := os.Stat(copied); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("the copy: %v, %v", info, err)
 	}
 	_, home, env = fakeSSH(t, `uname() { echo "SunOS sun4v"; }; while [ "$1" != -- ]; do shift; done; case "$3" in *uname*) uname; exit;; esac; exit 1`)
