@@ -1,14 +1,36 @@
 package natsbus
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"codex.internal/pkg/rendezvous"
+	"codex.internal/pkg/testutil"
 	"codex.internal/pkg/testutil/natstest"
 )
+
+// lockedBuffer is a log that several goroutines write.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
 
 // crash ends a node without notifying the other nodes.
 func crash(n *Node) {
@@ -20,7 +42,13 @@ func crash(n *Node) {
 func TestDeadNode(t *testing.T) {
 	t.Parallel()
 	url := natstest.Start(t).URL()
-	a, b := join(t, url), join(t, url)
+	var log lockedBuffer
+	a, err := Connect(t.Context(), Options{Servers: url, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	b := join(t, url)
 	x, _ := talking(t, a, b)
 	began := time.Now()
 	crash(b)
@@ -28,6 +56,10 @@ func TestDeadNode(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("it took %v", took)
 	}
+	testutil.Eventually(t.Context(), t, "a record of the dead node with its lines", func() (string, bool) {
+		text := log.String()
+		return text, strings.Contains(text, `level=WARN msg="a node is silent" node=`) && strings.Contains(text, "lines_broken=1 other_nodes=0")
+	})
 	var metrics strings.Builder
 	a.Bus.WriteMetrics(&metrics)
 	for _, line := range []string{"rendezvous_nats_connected 1", "rendezvous_nats_lines 0", "rendezvous_nats_lines_broken_total 1"} {
