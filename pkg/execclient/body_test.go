@@ -40,8 +40,8 @@ func TestBodyStreams(t *testing.T) {
 		},
 		{"twice the same", []execproto.HTTPBodyDelta{piece(1, "a"), piece(1, "a")}, nil, "a", "received seq 1, expected 2"},
 		{"an error", []execproto.HTTPBodyDelta{piece(1, "a"), failed}, nil, "a", "http response stream `http-1` failed: broke"},
-		{"a lost connection", []execproto.HTTPBodyDelta{piece(1, "a")}, &DisconnectedError{"gone"}, "a", "gone"},
-		{"lost after the end", []execproto.HTTPBodyDelta{done(piece(1, "a"))}, &DisconnectedError{"gone"}, "a", ""},
+		{"a lost connection", []execproto.HTTPBodyDelta{piece(1, "a")}, &DisconnectedError{Message: "gone"}, "a", "gone"},
+		{"lost after the end", []execproto.HTTPBodyDelta{done(piece(1, "a"))}, &DisconnectedError{Message: "gone"}, "a", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := &Client{}

@@ -66,7 +66,7 @@ func (c *Client) call(ctx context.Context, method string, params []byte, again b
 			return m, err
 		}
 		if !again {
-			return jsonrpc.Message{}, &DisconnectedError{ErrClosed.Error()}
+			return jsonrpc.Message{}, &DisconnectedError{Message: ErrClosed.Error()}
 		}
 		if err := c.waitDown(ctx, l); err != nil {
 			return jsonrpc.Message{}, err
@@ -103,7 +103,7 @@ func (c *Client) begin(ctx context.Context, l *connection, method string, params
 			err = decodeAnswer(method, m, result)
 		}
 		if isDown(err) {
-			return &DisconnectedError{ErrClosed.Error()}
+			return &DisconnectedError{Message: ErrClosed.Error()}
 		}
 		return err
 	}

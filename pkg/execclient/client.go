@@ -197,7 +197,7 @@ func newClient(ctx context.Context, t Transport, d Dialer, o Options) (*Client, 
 	c.info = info
 	if !c.install(l) {
 		_ = c.Close()
-		return nil, &DisconnectedError{disconnected(l.why)}
+		return nil, &DisconnectedError{Message: disconnected(l.why)}
 	}
 	return c, nil
 }

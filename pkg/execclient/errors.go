@@ -76,7 +76,11 @@ func protocolf(format string, args ...any) error {
 
 // DisconnectedError means that the connection was lost and, in a client that recovers, that
 // recovery failed. It matches ErrClosed.
-type DisconnectedError struct{ Message string }
+type DisconnectedError struct {
+	Message string
+	// Reason is what the server has said when it closed the connection, such as that the token has expired; "": nothing.
+	Reason string
+}
 
 func (e *DisconnectedError) Error() string { return e.Message }
 

@@ -145,7 +145,7 @@ func (r *File) checkBlock(err error, result *execproto.ReadBlockResult, n int) b
 		err = r.ctx.Err() // not the error of the handle, which was closed because ctx ended
 	case IsCode(err, execproto.CodeNotFound):
 		// The server closed the handle with its connection, or after an error.
-		err = &DisconnectedError{"the file's handle is lost, for example with its connection: " + err.Error()}
+		err = &DisconnectedError{Message: "the file's handle is lost, for example with its connection: " + err.Error()}
 	case err != nil:
 	case len(result.Chunk) > n:
 		err = protocolf("fs/readBlock returned %d bytes, maximum is %d", len(result.Chunk), n)

@@ -182,7 +182,7 @@ func (w *FileWriter) send() {
 	w.sent.Go(func() {
 		err := wait()
 		if IsCode(err, execproto.CodeNotFound) {
-			err = &DisconnectedError{"the file's handle is lost, for example with its connection: " + err.Error()}
+			err = &DisconnectedError{Message: "the file's handle is lost, for example with its connection: " + err.Error()}
 		}
 		if err != nil {
 			w.cancel(err)

@@ -86,7 +86,7 @@ func (w *PortWatch) begin(ctx context.Context, l *connection) error {
 		err = serverError(execproto.MethodTunnelWatchPorts, m)
 	}
 	if isDown(err) {
-		err = &DisconnectedError{ErrClosed.Error()}
+		err = &DisconnectedError{Message: ErrClosed.Error()}
 	}
 	return err
 }

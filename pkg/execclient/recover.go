@@ -9,6 +9,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/internal/wait"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // textDisconnected begins the errors about a lost connection. A reason may follow.
@@ -20,7 +21,7 @@ func (c *Client) lost(l *connection, reason error) {
 	message := disconnected(reason)
 	c.log.Debug("connection lost", "reason", reason)
 	mine, stable := false, true
-	why := &DisconnectedError{message}
+	why := &DisconnectedError{Message: message, Reason: closeReason(reason)}
 	recovering := c.become(Recovering, why, func() bool {
 		mine = c.link == l && c.state == Connected
 		stable = time.Since(c.since) >= calmTime
@@ -31,7 +32,7 @@ func (c *Client) lost(l *connection, reason error) {
 	}
 	switch {
 	case recovering:
-		c.wg.Go(func() { c.routineRecovery(message, stable) })
+		c.wg.Go(func() { c.routineRecovery(why, stable) })
 	case mine:
 		c.fail(why)
 	}
@@ -46,19 +47,30 @@ func disconnected(reason error) string {
 		return bad.Error()
 	case reason == nil, errors.Is(reason, io.EOF), errors.As(reason, &breach):
 		return textDisconnected
+	case closeReason(reason) != "":
+		return fmt.Sprintf("%s: the server said: %s", textDisconnected, closeReason(reason))
 	default:
 		return fmt.Sprintf("%s: %v", textDisconnected, reason)
 	}
 }
 
+// closeReason returns the reason that the server gave when it closed a connection, or "".
+func closeReason(err error) string {
+	var closed *websocket.CloseError
+	if !errors.As(err, &closed) {
+		return ""
+	}
+	return closed.Reason
+}
+
 // routineRecovery tries to resume the session until it succeeds, it is impossible, or
-// RecoveryTimeout has passed. message says how the connection was lost. stable means that it
+// RecoveryTimeout has passed. lost says how the connection was lost. stable means that it
 // had lasted for calmTime: then the first attempt is made at once.
-func (c *Client) routineRecovery(message string, stable bool) {
+func (c *Client) routineRecovery(lost *DisconnectedError, stable bool) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.opts.RecoveryTimeout)
 	defer cancel()
 	give := func(why string) {
-		c.fail(&DisconnectedError{message + "; failed to resume exec-server session: " + why})
+		c.fail(&DisconnectedError{Message: lost.Message + "; failed to resume exec-server session: " + why, Reason: lost.Reason})
 	}
 	if c.info.SessionID == "" {
 		give("missing session id")

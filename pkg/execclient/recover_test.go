@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/wire/digest"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // bubble runs a test with a fake clock. All goroutines must end.
@@ -454,4 +456,15 @@ func TestABurstBeforeTheAnswer(t *testing.T) {
 			t.Errorf("got state %+v, error %v; want no error, state.Code 0", state, err)
 		}
 	})
+}
+
+// TestReasonOfTheServer: an error about a lost connection has what the server said when it closed the connection.
+func TestReasonOfTheServer(t *testing.T) {
+	err := fmt.Errorf("read: %w", &websocket.CloseError{Code: websocket.ClosePolicyViolation, Reason: "the token has expired"})
+	if got, want := disconnected(err), textDisconnected+": the server said: the token has expired"; got != want || closeReason(err) != "the token has expired" {
+		t.Errorf("got %q and the reason %q, want %q", got, closeReason(err), want)
+	}
+	if got := closeReason(io.EOF); got != "" {
+		t.Errorf("got the reason %q of a connection that broke", got)
+	}
 }

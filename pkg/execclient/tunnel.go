@@ -118,11 +118,11 @@ func (c *Client) openStream(ctx context.Context, to TunnelTarget) (*tunnel.Strea
 	}
 	switch {
 	case isDown(err):
-		err = &DisconnectedError{ErrClosed.Error()}
+		err = &DisconnectedError{Message: ErrClosed.Error()}
 	case err == nil && r.Failure != "":
 		err = &TunnelError{"connect to " + to.String(), r.Failure, r.Reason}
 	case err == nil && !c.tunnels.opened(s, count):
-		err = &DisconnectedError{ErrClosed.Error()}
+		err = &DisconnectedError{Message: ErrClosed.Error()}
 	}
 	if err != nil {
 		s.Fail(err)

@@ -96,7 +96,7 @@ func (w *Watch) begin(ctx context.Context, l *connection) error {
 		err = serverError(execproto.MethodFSWatch, m)
 	}
 	if isDown(err) {
-		err = &DisconnectedError{ErrClosed.Error()}
+		err = &DisconnectedError{Message: ErrClosed.Error()}
 	}
 	if err != nil && ctx.Err() != nil {
 		// The server may be watching, or begin to.

@@ -229,6 +229,21 @@ func TestLink(t *testing.T) {
 	if got := out.String(); got != "\r\x1b[Kcodex: the connection was lost; reconnecting…\r\x1b[Kcodex: the connection was lost, and with it the session\r\n" {
 		t.Errorf("got %q, want %q", got, "\r\x1b[Kcodex: the connection was lost; reconnecting…\r\x1b[Kcodex: the connection was lost, and with it the session\r\n")
 	}
+	// The user learns what the server said, such as that a token has expired.
+	out.Reset()
+	l.inPlace = false
+	change(execclient.Connected)
+	out.Reset()
+	for _, s := range []execclient.State{execclient.Recovering, execclient.Failed} {
+		l.changed(execclient.StateChange{State: s, Err: &execclient.DisconnectedError{Reason: "the token has expired\x1b"}})
+		l.show()
+	}
+	const said = "codex: the server has ended the connection: the token has expired"
+	if got := out.String(); !strings.HasPrefix(got, said) || strings.Contains(got, "\x1b") || !strings.HasSuffix(got, ", and with it the session\n") {
+		t.Errorf("got %q, want %q twice", got, said)
+	}
+	l.inPlace = true
+	change(execclient.Connected)
 	// Another writer gets only complete lines.
 	var elsewhere bytes.Buffer
 	undo := l.divert(&elsewhere)

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/host/terminal"
 )
 
 // link prints the state of the connection. While the connection is being recovered, it shows a
@@ -76,14 +78,19 @@ func (l *link) news() (to io.Writer, text string) {
 		return l.to, ""
 	}
 	l.shown = l.state.State
+	why := "the connection was lost"
+	var lost *execclient.DisconnectedError
+	if errors.As(l.state.Err, &lost) && lost.Reason != "" {
+		why = "the server has ended the connection: " + terminal.Text(lost.Reason)
+	}
 	last := l.shown != execclient.Recovering
 	switch l.shown {
 	case execclient.Recovering:
-		text = "codex: the connection was lost; reconnecting…"
+		text = "codex: " + why + "; reconnecting…"
 	case execclient.Connected:
 		text = fmt.Sprintf("codex: reconnected after %v", l.backAt.Sub(l.lostAt).Round(time.Millisecond))
 	default:
-		text = "codex: the connection was lost, and with it the session"
+		text = "codex: " + why + ", and with it the session"
 	}
 	if last {
 		l.lostAt = time.Time{}
