@@ -2,6 +2,7 @@ package execserver
 
 import (
 	"context"
+	"fmt"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/environment"
@@ -21,6 +22,20 @@ func (srv *Server) environment() execproto.EnvironmentInfo {
 	}
 	status := r.Status()
 	return srv.env.Info(environment.Sandbox{Writes: status.Writes, Complete: status.Complete, Proxies: srv.proxies(status), Redirects: status.Redirects})
+}
+
+// CheckSandbox returns an error if this machine cannot confine commands that may write a workspace: such requests will be refused. The
+// first call probes the backend.
+func (srv *Server) CheckSandbox() error {
+	r, err := srv.confiner.Sandboxes()
+	if err != nil {
+		return err
+	}
+	// An operator who chooses Landlock wants it to confine only commands that may not write.
+	if status := r.Status(); !status.Writes && srv.opts.Sandbox.Backend != "landlock" {
+		return fmt.Errorf("backend %s: %s", status.Backend, status.Reason)
+	}
+	return nil
 }
 
 // environment returns the result of environment/info for the client, without the capabilities

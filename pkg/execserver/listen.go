@@ -260,6 +260,10 @@ func (srv *Server) servePort(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "the audit log cannot be written: the server accepts no new work", http.StatusServiceUnavailable)
 			return
 		}
+		if r.URL.Path == "/readyz" && srv.opts.RequireSandbox && srv.CheckSandbox() != nil {
+			http.Error(w, "commands cannot be confined here; the log has the reason", http.StatusServiceUnavailable)
+			return
+		}
 		w.WriteHeader(http.StatusOK)
 	case statuspage.Path:
 		if srv.keeper != nil {

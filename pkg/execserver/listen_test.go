@@ -7,7 +7,11 @@ import (
 	"crypto/x509/pkix"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"testing"
+
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // TestCertifiedClients: the server accepts a verified certificate only on its own listener,
@@ -41,6 +45,29 @@ func TestCertifiedClients(t *testing.T) {
 		}
 		if grant, refused := new(Server).authenticate(r); refused != nil || grant.Principal != tt.want {
 			t.Errorf("%s: got grant.Principal %q, refused %v; want refused nil, grant.Principal %q", name, grant.Principal, refused, tt.want)
+		}
+	}
+}
+
+// TestReadyNeedsASandbox: with RequireSandbox, a server whose backend does not work is not ready.
+func TestReadyNeedsASandbox(t *testing.T) {
+	for _, require := range []bool{false, true} {
+		srv, err := New(Options{RequireSandbox: require, Sandbox: runner.Options{Launcher: filepath.Join(t.TempDir(), "missing")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if srv.CheckSandbox() == nil {
+			t.Error("a missing launcher confines commands")
+		}
+		for path, want := range map[string]int{"/readyz": map[bool]int{false: 200, true: 503}[require], "/livez": 200} {
+			w := httptest.NewRecorder()
+			srv.servePort(w, httptest.NewRequest(http.MethodGet, path, nil))
+			if w.Code != want {
+				t.Errorf("%s with RequireSandbox %v: got status %d, want %d", path, require, w.Code, want)
+			}
+		}
+		if err := srv.Shutdown(t.Context()); err != nil {
+			t.Error(err)
 		}
 	}
 }

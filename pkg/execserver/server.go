@@ -64,6 +64,8 @@ type Options struct {
 	// AnyPeer, without Auth, accepts every client that reaches the port,
 	// including other users and machines, and sandboxed commands.
 	AnyPeer bool
+	// RequireSandbox makes /readyz fail if CheckSandbox does.
+	RequireSandbox bool
 	// AllowUnconfinedReaders permits clients with the role read to read without a sandbox, if
 	// none can be made. Otherwise their file requests are refused.
 	AllowUnconfinedReaders bool

@@ -108,6 +108,7 @@ func sandboxFlags() []cli.Flag {
 		&cli.StringFlag{Name: "linux-sandbox-pid-namespace", Value: pidNamespaceIsolate,
 			Usage: "PID namespace of sandboxed commands (`MODE`): of Codex CLI's two modes only isolate is supported"},
 		transparentTCPFlag(),
+		&cli.BoolFlag{Name: "require-sandbox", Usage: "report at /readyz that the server is not ready if commands cannot be confined"},
 		&cli.BoolFlag{Name: "sandbox-stricter", Usage: "where Landlock cannot enforce a policy exactly, enforce a stricter one instead of refusing"},
 		&cli.BoolFlag{Name: "allow-unconfined-readers", Usage: "let tokens with the role read access files without a sandbox if this machine supports none"},
 		&cli.BoolFlag{Name: "sandbox-no-local-sockets", Usage: "let commands without a network create socket pairs only, as in Codex CLI"},

@@ -185,6 +185,10 @@ func (f *listening) serve(ctx context.Context, s cmdutil.Streams, srv *execserve
 		log.Info("listening", "url", url, "pid", os.Getpid())
 	}
 	ready()
+	// The first client would wait for this probe, too.
+	if err := srv.CheckSandbox(); err != nil {
+		log.Warn("commands cannot be confined here: requests with a sandbox are refused; codex doctor says what is missing", "error", err)
+	}
 	return srv.ServeListeners(ctx, f.listeners)
 }
 

@@ -107,6 +107,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 			Self: true, Backend: c.String("sandbox-backend"), Stricter: c.Bool("sandbox-stricter"),
 			NoLocalSockets: c.Bool("sandbox-no-local-sockets"),
 		},
+		RequireSandbox:             c.Bool("require-sandbox"),
 		AllowUnconfinedReaders:     c.Bool("allow-unconfined-readers"),
 		ProxyPrivateIPsViaUpstream: c.Bool("proxy-private-ips-via-upstream"),
 		TCPUpstream:                upstream,
