@@ -168,7 +168,11 @@ func parsePublicURL(text string) (*url.URL, error) {
 	}
 	scheme, ok := map[string]string{"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}[u.Scheme]
 	if !ok || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, invalid(publicURL, "%q: expected http:// or https://, a host and perhaps a path, and nothing else", u.Redacted())
+		shown := text
+		if strings.ContainsAny(text, "@?#") { // what is there may be a secret
+			shown = (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
+		}
+		return nil, invalid(publicURL, "%q: expected http:// or https://, a host and perhaps a path, and nothing else", shown)
 	}
 	u.Scheme = scheme
 	return u, nil
