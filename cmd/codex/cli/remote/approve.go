@@ -127,6 +127,9 @@ func (e *execution) why(err error) string {
 func (e *execution) done(d approval.Decision) int {
 	switch {
 	case d.Why == nil:
+		if e.last != nil && e.last.offline != "" {
+			e.say(e.last.offline)
+		}
 		return d.Result.ExitCode
 	case !e.x.approves:
 		e.say(e.denied())
@@ -143,6 +146,9 @@ func (e *execution) done(d approval.Decision) int {
 
 // denied describes what the sandbox denied, if the server has reported it.
 func (e *execution) denied() string {
+	if e.last.offline != "" {
+		return e.last.offline
+	}
 	if len(e.last.refused) == 0 {
 		return "the sandbox on the server probably denied it; " + e.x.policy.Wider()
 	}

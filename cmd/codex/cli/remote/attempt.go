@@ -50,6 +50,8 @@ type attempt struct {
 	over   chan struct{}                      // closed when the process has closed or is abandoned
 	// refused are hosts that the network proxy refused. It is set when the process has ended.
 	refused []sandbox.Refusal
+	// offline is advice if the command probably failed because it has no network. It is set when the process has ended.
+	offline string
 }
 
 // run starts the process and waits for its end.
@@ -177,12 +179,17 @@ func (a *attempt) startRoutines(ctx context.Context, cancel context.CancelCauseF
 // follow passes the process's output on and returns how it ended.
 func (a *attempt) follow(ctx context.Context, p *execclient.Process) (approval.Result, error) {
 	var denials []execproto.Denial
+	var last []byte // the end of the output, at most lastOutput bytes
 	for e, err := range p.Events(ctx) {
 		if err == nil {
 			err = a.report.process(e)
 		}
-		if e.Kind == execclient.Exited {
+		switch e.Kind {
+		case execclient.Exited:
 			denials = e.Denials
+		case execclient.Output:
+			last = append(last, e.Data[max(0, len(e.Data)-lastOutput):]...)
+			last = last[max(0, len(last)-lastOutput):]
 		}
 		if err != nil {
 			return approval.Result{}, err
@@ -196,6 +203,9 @@ func (a *attempt) follow(ctx context.Context, p *execclient.Process) (approval.R
 	a.cause = state.Cause
 	refused, found := a.x.network.denials(denials)
 	a.refused = refused
+	if state.Code != 0 && a.params.NetworkProxy == nil {
+		a.offline = a.x.policy.WithoutNetwork(string(last))
+	}
 	// A command that succeeds although a host was refused does not need that host.
 	denied := state.SandboxDenied || found && state.Code != 0
 	return approval.Result{ExitCode: state.Code, Denied: denied && a.params.Sandbox != nil}, nil

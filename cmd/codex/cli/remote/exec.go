@@ -21,6 +21,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/wire/pathuri"
 	"github.com/google/uuid"
 	"github.com/urfave/cli/v2"
 )
@@ -186,6 +187,12 @@ func (x *remoteExec) open(c *cli.Context) error {
 	}
 	x.shell = info.Shell
 	if err := x.settle(c, at); err != nil {
+		return err
+	}
+	if err := x.policy.CheckRoots(func(path string) error {
+		_, err := client.FS().Stat(ctx, pathuri.Format(path))
+		return err
+	}); err != nil {
 		return err
 	}
 	if err := x.openForwards(); err != nil {

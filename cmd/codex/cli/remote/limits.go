@@ -19,6 +19,8 @@ const (
 	// one line (MAX_CANON).
 	maxAnswer = 255
 
+	// lastOutput is how much of the end of a command's output is searched for errors about the network.
+	lastOutput = 4 << 10
 	// maxNetworkQuestions bounds the questions about hosts for one command (--ask-network). A user
 	// who gets more questions stops reading them.
 	maxNetworkQuestions = 32

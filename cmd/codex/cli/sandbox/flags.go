@@ -152,6 +152,7 @@ func PolicyOf(c *cli.Context) (*Policy, error) {
 		return nil, err
 	}
 	if p != nil {
+		p.file = c.IsSet("profile-file")
 		p.roots, p.git = c.StringSlice("writable-root"), c.Bool("allow-git")
 	}
 	return p, nil

@@ -2,7 +2,9 @@ package sandbox
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"regexp"
 	"slices"
@@ -32,6 +34,10 @@ type Policy struct {
 	// roots are further directories of the server that may be written, as the user typed them. They
 	// are used only with workspace-write.
 	roots []string
+	// rootPaths are the same as absolute paths, set by Object.
+	rootPaths []string
+	// file means that json is the content of --profile-file.
+	file bool
 	// git grants the repository of the workspace. It is used only with workspace-write.
 	git bool
 	// Confines is set by Object: the command must run in a sandbox. It is false for a profile without a
@@ -144,6 +150,9 @@ func (p *Policy) Wider() string {
 		}
 		return "to let it write elsewhere give --writable-root, or a profile with --profile-file" + git + p.widerNetwork()
 	default:
+		if p.file {
+			return "to allow more change the profile of --profile-file"
+		}
 		return "to allow more change the JSON of --sandbox"
 	}
 }
@@ -154,6 +163,29 @@ func (p *Policy) widerNetwork() string {
 		return ""
 	}
 	return "; to let it reach hosts use --allow-domain, --ask-network or --network"
+}
+
+// networkErrors are what programs print if they have no network: curl, the C library, node, Go, and the kernel's message. They are
+// compared without case.
+var networkErrors = []string{
+	"could not resolve host", "temporary failure in name resolution", "name or service not known", "eai_again", "no such host",
+	"network is unreachable", "enetunreach", "server misbehaving", "dial udp",
+}
+
+// WithoutNetwork returns advice for a command that has failed in a sandbox without a network, if the end of its output is about the network;
+// otherwise it returns "". It is a guess: the kernel denies the command nothing that it could report.
+func (p *Policy) WithoutNetwork(output string) string {
+	if p == nil || !p.Known || !p.Confines || p.Profile.Network == permissions.NetworkEnabled {
+		return ""
+	}
+	output = strings.ToLower(output)
+	if !slices.ContainsFunc(networkErrors, func(text string) bool { return strings.Contains(output, text) }) {
+		return ""
+	}
+	if p.word == "" {
+		return "the sandbox has no network; to let the command reach hosts use --allow-domain or --ask-network"
+	}
+	return "the sandbox has no network; to let the command reach hosts use --allow-domain, --ask-network or --network"
 }
 
 // sandboxObject is the sandbox of a request in the form that current servers and Codex CLI accept.
@@ -216,7 +248,9 @@ var gitEntry = permissions.Entry{Path: permissions.Path{Kind: permissions.Unknow
 // addRoots adds the directories of --writable-root to the writable paths of the profile. They are
 // absolute, in the server's home, or relative to the directory of the command.
 func (p *Policy) addRoots(cwd, home string) error {
+	p.rootPaths = nil
 	for _, typed := range p.roots {
+		typed = strings.TrimPrefix(typed, ":") // as in paths of codex remote cp
 		at := typed
 		switch rest, inHome := strings.CutPrefix(typed, "~"); {
 		case path.IsAbs(typed):
@@ -232,8 +266,24 @@ func (p *Policy) addRoots(cwd, home string) error {
 			}
 			at = path.Join(dir, typed)
 		}
+		p.rootPaths = append(p.rootPaths, path.Clean(at))
 		p.Profile.FileSystem.Entries = append(p.Profile.FileSystem.Entries,
 			permissions.Entry{Path: permissions.Path{Kind: permissions.Literal, Text: path.Clean(at)}, Access: permissions.Write})
+	}
+	return nil
+}
+
+// CheckRoots returns an error if a directory of --writable-root does not exist on the server: an entry for it would grant nothing. exists
+// looks at an absolute path of the server. CheckRoots must be called after Object.
+func (p *Policy) CheckRoots(exists func(path string) error) error {
+	if p == nil {
+		return nil
+	}
+	for _, root := range p.rootPaths {
+		if errors.Is(exists(root), fs.ErrNotExist) {
+			return cmdutil.WithAdvice(fmt.Errorf("--writable-root: there is no %s on the server, so nothing could be written there", terminal.Literal(root)),
+				"codex remote mkdir -p :"+terminal.Literal(root)+" makes it")
+		}
 	}
 	return nil
 }
