@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"time"
 
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/statuspage"
@@ -71,12 +72,30 @@ func (srv *Server) ServeListeners(ctx context.Context, list []Listener) error {
 	return first
 }
 
+// certificateEnd returns when the certificate that clients get expires; zero: there is none.
+func (srv *Server) certificateEnd() time.Time {
+	config := srv.certified.Load()
+	if config == nil {
+		return time.Time{}
+	}
+	if config.GetConfigForClient != nil { // it reads files that have changed
+		if now, err := config.GetConfigForClient(nil); err == nil && now != nil {
+			config = now
+		}
+	}
+	if len(config.Certificates) == 0 || config.Certificates[0].Leaf == nil {
+		return time.Time{}
+	}
+	return config.Certificates[0].Leaf.NotAfter
+}
+
 // serve is Serve with a limit of unauthenticated clients.
 func (srv *Server) serve(ctx context.Context, from Listener, waiting int) error {
 	srv.listening(from.Addr())
 	l := websocket.LimitWaiting(from.Listener, waiting, sourceOf)
 	if from.TLS != nil {
 		l = tls.NewListener(l, from.TLS)
+		srv.certified.Store(from.TLS)
 	}
 	h := websocket.NewHTTPServer(http.HandlerFunc(srv.servePort))
 	// Only an HTTP/1.1 connection can be upgraded to a websocket.

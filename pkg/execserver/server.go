@@ -2,6 +2,7 @@ package execserver
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -185,15 +186,16 @@ func (o Options) withDefaults() Options {
 // When you add a field, put it into its group.
 type Server struct {
 	// The options, and facts about this machine. These never change.
-	opts     Options // without Rules
-	log      *slog.Logger
-	repeats  *gather.Handler // of log
-	env      *environment.Environment
-	home     string
-	cwd      string
-	hostName string
-	began    time.Time
-	keeper   *keeper // nil: this is not the keeper of a detached process
+	opts      Options // without Rules
+	log       *slog.Logger
+	repeats   *gather.Handler            // of log
+	certified atomic.Pointer[tls.Config] // of the listeners, which have the same one; nil: none encrypts
+	env       *environment.Environment
+	home      string
+	cwd       string
+	hostName  string
+	began     time.Time
+	keeper    *keeper // nil: this is not the keeper of a detached process
 
 	// Observers and the status page.
 	events     *observe.Events
@@ -289,7 +291,8 @@ func (srv *Server) addObservers(within *tracing.Context) {
 				used(u.Limit, u.All, u.Used)
 			}
 		},
-		Audit: o.Audit, Tracer: o.Tracer, ClientTraces: o.TraceCommands, Within: within,
+		CertificateEnd: srv.certificateEnd,
+		Audit:          o.Audit, Tracer: o.Tracer, ClientTraces: o.TraceCommands, Within: within,
 	})
 }
 

@@ -259,6 +259,15 @@ func (m *Metrics) addCurrent(o *Options) {
 		func(emit func(float64, ...string)) {
 			o.Shares(func(limit Limit, all, _ int64) { emit(float64(all), string(limit)) })
 		})
+	m.set.Collect(metrics.KindGauge, "exec_server_certificate_expiry_timestamp_seconds", "When the certificate for clients expires.", nil,
+		func(emit func(float64, ...string)) {
+			if o.CertificateEnd == nil {
+				return
+			}
+			if end := o.CertificateEnd(); !end.IsZero() {
+				emit(float64(end.Unix()))
+			}
+		})
 	m.set.Collect(metrics.KindGauge, "exec_server_limit_used", "What clients share: how much of each is in use.", []string{"limit"},
 		func(emit func(float64, ...string)) {
 			o.Shares(func(limit Limit, _, used int64) { emit(float64(used), string(limit)) })

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/tracing"
@@ -95,6 +96,23 @@ func TestRefusedSandboxesAreCounted(t *testing.T) {
 	for _, line := range []string{`"ok"} 1`, `"refused"} 2`, `"error"} 1`} {
 		if line = `exec_server_sandbox_starts_total{backend="bwrap",result=` + line; !strings.Contains(b.String(), "\n"+line+"\n") {
 			t.Errorf("%s is missing in\n%s", line, b.String())
+		}
+	}
+}
+
+// TestCertificateEnd: the end of a certificate is a metric, which a server without one does not have.
+func TestCertificateEnd(t *testing.T) {
+	for _, end := range []time.Time{{}, time.Unix(1234567, 0)} {
+		_, m := New(Options{
+			Log: slog.New(slog.DiscardHandler), Totals: func() Totals { return Totals{} }, Shares: func(func(Limit, int64, int64)) {},
+			CertificateEnd: func() time.Time { return end },
+		})
+		var b strings.Builder
+		if err := m.set.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		if found := strings.Contains(b.String(), "\nexec_server_certificate_expiry_timestamp_seconds 1234567\n"); found == end.IsZero() {
+			t.Errorf("the end %v: found %v in\n%s", end, found, b.String())
 		}
 	}
 }

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"log/slog"
+	"time"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/tracing"
@@ -17,6 +18,9 @@ type Options struct {
 	Totals func() Totals
 	// Shares calls used for each limit that clients share, with the limit and the current use.
 	Shares func(used func(limit Limit, all, used int64))
+
+	// CertificateEnd returns when the certificate for clients expires; zero: there is none.
+	CertificateEnd func() time.Time
 
 	Audit *Audit // nil: no audit trail
 	// Tracer exports spans; nil: none are exported. ClientTraces makes the server read clients'
