@@ -1,6 +1,7 @@
 package execclient
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ type WriteOptions struct {
 	// NoFollow refuses paths with a symbolic link: fs.ErrInvalid. Servers without
 	// HasAttributes support it for WriteFileWith only, and otherwise follow links.
 	NoFollow bool
+	// Sparse makes long runs of zeros holes of the file, which are not sent. WriteStream and Create support it.
+	Sparse bool
 }
 
 // CanWriteAtomically reports whether the server supports WriteOptions.Atomic.
@@ -49,6 +52,9 @@ type FileWriter struct {
 	// sent.
 	answered func(r *execproto.WriteBlockResult, upTo uint64)
 
+	sparse bool // blocks of zeros are not sent
+	hole   bool // the last block was not sent
+
 	block  []byte // data that is not sent yet
 	offset uint64 // offset of block
 	closed bool
@@ -70,10 +76,14 @@ func (f *FS) Create(ctx context.Context, path string, o WriteOptions) (*FileWrit
 		return nil, pathError("create", path, fmt.Errorf("streaming file writes do not support platform sandboxing: %w", ErrUnsupported))
 	}
 	handle := newHandleID()
-	return f.createHandle(ctx, path, handle, execproto.MethodFSOpen, &execproto.OpenParams{
+	w, err := f.createHandle(ctx, path, handle, execproto.MethodFSOpen, &execproto.OpenParams{
 		HandleID: handle, Path: pathOf(path), Mode: execproto.OpenReplace, Atomic: o.Atomic,
 		Permissions: bitsOf(o.Permissions), FollowSymlinks: follow(o.NoFollow), Sandbox: f.sandbox,
 	})
+	if err == nil {
+		w.sparse = o.Sparse
+	}
+	return w, err
 }
 
 // createHandle sends a request that opens a handle for writing.
@@ -168,10 +178,30 @@ func (w *FileWriter) reserve() error {
 }
 
 func (w *FileWriter) sendFull() {
-	if len(w.block) == blockSize {
-		w.send()
+	if len(w.block) < blockSize {
+		return
 	}
+	if w.hole = w.sparse && isZero(w.block); w.hole {
+		w.offset += uint64(len(w.block))
+		w.block = w.block[:0]
+		return
+	}
+	w.send()
 }
+
+// isZero reports whether all bytes are zero.
+func isZero(b []byte) bool {
+	for len(b) > 0 {
+		n := min(len(b), len(zeros))
+		if !bytes.Equal(b[:n], zeros[:n]) {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}
+
+var zeros [4096]byte
 
 // send sends the block and releases its buffer when the server has answered.
 func (w *FileWriter) send() {
@@ -219,6 +249,10 @@ func (w *FileWriter) ask(ctx context.Context, method string, params execproto.Ob
 func (w *FileWriter) Close() error {
 	if w.closed {
 		return w.error(fs.ErrClosed)
+	}
+	if w.hole && len(w.block) == 0 && w.reserve() == nil {
+		w.offset-- // the last byte gives the file its size
+		w.block = append(w.block, 0)
 	}
 	if len(w.block) > 0 && w.ctx.Err() == nil {
 		w.send()

@@ -350,6 +350,25 @@ func TestSparseFiles(t *testing.T) {
 	}
 }
 
+// TestPutMakesHoles: long runs of zeros become holes, also at the end of the file.
+func TestPutMakesHoles(t *testing.T) {
+	target := t.TempDir()
+	content := slices.Concat([]byte("begin"), make([]byte, 8<<20), []byte("middle"), make([]byte, 8<<20))
+	u := NewUnpacker(openDir(t, target), false, UnpackOptions{})
+	defer u.Abort()
+	if err := u.Put(&Entry{Path: "f", Type: File, Perm: 0o600}, bytes.NewReader(content)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(target + "/f")
+	if err != nil || !bytes.Equal(got, content) {
+		t.Fatalf("got %d other bytes, %v; want %d", len(got), err, len(content))
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(target+"/f", &st); err != nil || st.Blocks*512 > 4<<20 {
+		t.Errorf("it takes %d blocks, %v", st.Blocks, err)
+	}
+}
+
 // TestGoesOnAfterACut interrupts a copy at every block, and continues it with another archive
 // that begins after the last completed entry.
 func TestGoesOnAfterACut(t *testing.T) {

@@ -28,6 +28,9 @@ const (
 	// a smaller hole would take more bytes than its zeros.
 	minHole = 64 << 10
 
+	// sparsePiece is the size of the pieces that Put writes, in bytes. Those of zeros become holes.
+	sparsePiece = 16 << 10
+
 	// maxProblem bounds the text of a problem within an archive, in bytes.
 	maxProblem = 1024
 

@@ -74,7 +74,9 @@ type pending struct {
 	exists  bool
 	extents []Extent // the further data ranges
 	left    int64    // bytes left in the current one
-	err     error    // the first error
+	sparse  bool     // pieces of zeros become holes; at counts the bytes
+	at      int64
+	err     error // the first error
 }
 
 // NewUnpacker returns an Unpacker into a directory. The Unpacker closes the directory. isNew

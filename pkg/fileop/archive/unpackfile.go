@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -138,8 +139,11 @@ func (u *Unpacker) Put(e *Entry, r io.Reader) error {
 	}
 	f := u.file
 	u.file = nil
-	f.extents = []Extent{{0, math.MaxInt64}}
+	f.extents, f.sparse = []Extent{{0, math.MaxInt64}}, true
 	_, err := io.Copy(f, r)
+	if err == nil && f.at > 0 {
+		err = f.file.Truncate(f.at)
+	}
 	if err == nil {
 		err = u.finishFile(f)
 	}
@@ -205,12 +209,32 @@ func (f *pending) write(b []byte) {
 			continue
 		}
 		n := int(min(f.left, int64(len(b))))
-		if f.err == nil {
+		if f.sparse {
+			n = min(n, sparsePiece)
+		}
+		switch {
+		case f.err != nil:
+		case f.sparse && n == sparsePiece && isZero(b[:n]):
+			f.err = f.file.SeekTo(f.at + int64(n))
+		default:
 			_, f.err = f.file.Write(b[:n])
 		}
+		f.at += int64(n)
 		f.left -= int64(n)
 		b = b[n:]
 	}
+}
+
+// isZero reports whether all bytes are zero.
+func isZero(b []byte) bool {
+	for len(b) > 0 {
+		n := min(len(b), len(zeros))
+		if !bytes.Equal(b[:n], zeros[:n]) {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
 }
 
 // commit ends the file that is being written, if there is one. It gives the file its name or,

@@ -29,6 +29,17 @@ func Count(flag cli.GenericFlag, value, least, most int64) cli.Flag {
 	return &flag
 }
 
+// Size returns an option for a number of bytes, at least 1, that may end with K, M, G or T.
+func Size(flag cli.GenericFlag) cli.Flag {
+	flag.Value = &Number[int64]{Least: 1, Most: NoMost, form: "a size such as 8M", parse: func(text string) (int64, error) {
+		if n, ok := ParseSize(text); ok {
+			return int64(n), nil
+		}
+		return strconv.ParseInt(text, 10, 64)
+	}}
+	return &flag
+}
+
 // Duration returns an option for a duration of at least least. value is its default.
 func Duration(flag cli.GenericFlag, value, least time.Duration) cli.Flag {
 	flag.Value = &Number[time.Duration]{Least: least, Most: NoMost, value: value, form: "a duration such as 90s, 30m or 720h", parse: time.ParseDuration}

@@ -135,7 +135,7 @@ func (e *execution) done(d approval.Decision) int {
 		e.say(e.denied())
 		return d.Result.ExitCode
 	default:
-		e.say(fmt.Sprintf("the server's sandbox blocked the command (exit code %d); it is not retried without: %s", d.Result.ExitCode, e.why(d.Why)))
+		e.say(fmt.Sprintf("the server's sandbox blocked the command (exit code %d); it is not run again without the sandbox: %s", d.Result.ExitCode, e.why(d.Why)))
 		if len(e.last.refused) > 0 {
 			e.say(e.denied())
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -61,7 +62,7 @@ func copyFiles(c *cli.Context, s cmdutil.Streams) error {
 	toServer := strings.HasPrefix(target, ":")
 	for _, source := range sources {
 		if strings.HasPrefix(source, ":") == toServer {
-			return cmdutil.Usagef("cp copies between this machine and the server: either the target or the sources begin with a colon")
+			return cmdutil.Usagef("cp copies between this machine and the server: either the target or the sources begin with a colon%s", environmentHint("cp", args))
 		}
 	}
 	options := copyOptions{recursive: c.Bool("recursive"), preserve: c.Bool("preserve"), owners: c.Bool("owner"), patterns: c.StringSlice("exclude")}
@@ -78,6 +79,20 @@ func copyFiles(c *cli.Context, s cmdutil.Streams) error {
 		cp.bar.finish()
 		return err
 	})
+}
+
+// environmentHint returns a hint for a command line with a HOST:PATH, as scp and rsync take it.
+func environmentHint(command string, args []string) string {
+	for i, arg := range args {
+		host, rest, found := strings.Cut(arg, ":")
+		if _, err := os.Stat(arg); !found || host == "" || strings.Contains(host, "/") || err == nil {
+			continue
+		}
+		meant := slices.Clone(args)
+		meant[i] = ":" + rest
+		return fmt.Sprintf("; the server is named by --env: codex remote %s --env %s %s", command, host, strings.Join(meant, " "))
+	}
+	return ""
 }
 
 // copyOptions are the options of a copy.

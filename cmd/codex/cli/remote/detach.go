@@ -23,7 +23,7 @@ func detachFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "start the command, print its handle and leave; see codex remote ps"},
 		&cli.StringFlag{Name: "name", Usage: "--detach: the handle is `NAME`"},
 		&cli.BoolFlag{Name: "stdin", Usage: "--detach: give the command an input that codex remote attach writes to"},
-		cmdutil.Count(cli.GenericFlag{Name: "retain-bytes", Usage: "--detach: retain `N` bytes of output", DefaultText: "64 MiB"}, 0, 1, cmdutil.NoMost),
+		cmdutil.Size(cli.GenericFlag{Name: "retain-bytes", Usage: "--detach: retain `SIZE` bytes of output", DefaultText: "64 MiB"}),
 		cmdutil.Duration(cli.GenericFlag{Name: "retain-for", Usage: "--detach: retain the output for `DURATION` after the end", DefaultText: "as long as the server does"}, 0, time.Second),
 		&cli.StringFlag{Name: "when-full", Usage: "--detach: when the output is full, drop-oldest or wait (`WHAT`)"},
 	}

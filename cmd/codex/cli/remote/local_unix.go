@@ -19,6 +19,12 @@ import (
 // permissionsOf returns the permissions for a copy of a local file.
 func permissionsOf(mode os.FileMode) *os.FileMode { return new(mode.Perm()) }
 
+// hasHoles reports whether a local file takes less space than its size, so that it probably has holes.
+func hasHoles(st os.FileInfo) bool {
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	return ok && sys.Blocks*512 < st.Size()
+}
+
 // localName returns the local name for a file name of the server, which is the same.
 func localName(name string) (string, error) { return name, nil }
 

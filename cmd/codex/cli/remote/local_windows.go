@@ -18,6 +18,9 @@ import (
 // permissionsOf returns nil: files have no permissions that other systems know.
 func permissionsOf(os.FileMode) *os.FileMode { return nil }
 
+// hasHoles returns false: sparse files of Windows are rare.
+func hasHoles(os.FileInfo) bool { return false }
+
 // localName returns the local name for a file name of the server. It returns an error for names
 // with a backslash or a colon, which would lead elsewhere, and for device names.
 func localName(name string) (string, error) { return filepath.Localize(name) }

@@ -72,7 +72,7 @@ func (t *plainTree) send(here *localTree, below, uri string) error {
 		return err
 	}
 	defer f.Close()
-	return t.uploadFile(f, below, uri, info.Size, permissionsOf(os.FileMode(info.Perm)), true)
+	return t.uploadFile(f, below, uri, info.Size, permissionsOf(os.FileMode(info.Perm)), execclient.WriteOptions{NoFollow: true, Sparse: info.HasHoles})
 }
 
 // plainDownload copies a plainTree into a local directory.

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
@@ -57,6 +58,7 @@ Examples:
 			cmdutil.CommandLine,
 			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(), interactiveFlag(), forwardFlag(), verboseFlag(), quietFlag(),
 			cmdutil.Duration(cli.GenericFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s, and exit with 124", DefaultText: "none"}, 0, time.Millisecond),
+			&cli.BoolFlag{Name: "no-stdin", Aliases: []string{"n"}, Usage: "pass no input on, and leave it to other programs"},
 		}, slices.Concat(sandbox.Flags(""), askNetworkFlags(), cmdutil.RemoteLimitFlags(), detachFlags())...),
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
@@ -64,6 +66,12 @@ Examples:
 			}
 			if err := checkDetach(c); err != nil {
 				return err
+			}
+			if c.Bool("no-stdin") {
+				if c.Bool("tty") {
+					return cmdutil.Usagef("--no-stdin and --tty exclude each other: a terminal is an input")
+				}
+				s.In = strings.NewReader("")
 			}
 			if c.Bool("detach") {
 				return runDetached(c, s, c.Args().Slice())

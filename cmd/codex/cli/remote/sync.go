@@ -53,7 +53,8 @@ func syncFiles(c *cli.Context, s cmdutil.Streams) error {
 	}
 	source, target := c.Args().Get(0), c.Args().Get(1)
 	if strings.HasPrefix(source, ":") == strings.HasPrefix(target, ":") {
-		return cmdutil.Usagef("sync is between this machine and the server: either the source or the target begins with a colon")
+		return cmdutil.Usagef("sync is between this machine and the server: either the source or the target begins with a colon%s",
+			environmentHint("sync", c.Args().Slice()))
 	}
 	if c.Bool("watch") && c.Bool("dry-run") {
 		return cmdutil.Usagef("--watch and --dry-run exclude each other: a dry run ends after one look")
@@ -97,9 +98,9 @@ func (cp *copying) outcome(err error) error {
 	case err != nil:
 		return err
 	case cp.failed == 1:
-		return errors.New("1 file was not copied, or not as it is")
+		return errors.New("1 file was not copied, or not with all its attributes")
 	case cp.failed > 0:
-		return fmt.Errorf("%d files were not copied, or not as they are", cp.failed)
+		return fmt.Errorf("%d files were not copied, or not with all their attributes", cp.failed)
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func (cp *copying) uploadNamedFile(source, uri string, st os.FileInfo) error {
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
-		return cp.uploadFile(f, source, uri, st.Size(), permissionsOf(st.Mode()), false)
+		return cp.uploadFile(f, source, uri, st.Size(), permissionsOf(st.Mode()), execclient.WriteOptions{Sparse: hasHoles(st)})
 	})
 	if err != nil {
 		return err
@@ -156,9 +156,9 @@ func (cp *copying) uploadNamedFile(source, uri string, st os.FileInfo) error {
 
 // uploadFile writes a file of the server. A server that cannot replace a file in one step writes
 // into the existing file.
-func (cp *copying) uploadFile(f io.Reader, name, uri string, size int64, own *os.FileMode, noFollow bool) error {
+func (cp *copying) uploadFile(f io.Reader, name, uri string, size int64, own *os.FileMode, o execclient.WriteOptions) error {
 	cp.bar.begin(name, size)
-	o := execclient.WriteOptions{Atomic: cp.fs.CanWriteAtomically(), NoFollow: noFollow}
+	o.Atomic = cp.fs.CanWriteAtomically()
 	switch {
 	case cp.fs.HasAttributes():
 		o.Permissions = own

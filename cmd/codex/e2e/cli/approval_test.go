@@ -55,15 +55,15 @@ func TestRemoteExecWithoutATerminal(t *testing.T) {
 		out     string
 		errs    string // a part of the expected stderr
 	}{
-		{"nobody can be asked", nil, write, 126, false, "", blocked + "; it is not retried without: no terminal is available for the question"},
+		{"nobody can be asked", nil, write, 126, false, "", blocked + "; it is not run again without the sandbox: no terminal is available for the question"},
 		{"nor when that was wanted", []string{"--ask", "on-failure"}, write, 126, false, "", "no terminal is available for the question"},
 		{"nor before it runs", []string{"--ask", "always"}, "echo ran", 126, false, "", "codex: the command was not run, because no user can be asked: no terminal"},
 		{"yes", []string{"--yes"}, write, 0, true, "", blocked + "; retrying without the sandbox (--yes)"},
 		{"yes to everything", []string{"--yes", "--ask", "always"}, write, 0, true, "", "retrying without the sandbox (--yes)"},
-		{"no input", []string{"--no-input"}, write, 126, false, "", "it is not retried without: --no-input"},
-		{"never", []string{"--ask", "never"}, write, 126, false, "", "it is not retried without: --ask never"},
+		{"no input", []string{"--no-input"}, write, 126, false, "", "it is not run again without the sandbox: --no-input"},
+		{"never", []string{"--ask", "never"}, write, 126, false, "", "it is not run again without the sandbox: --ask never"},
 		{"a slow denial", []string{"--yes"}, "sleep 1; " + write, 0, true, "", "retrying without"},
-		{"denied reads", []string{"--yes", "--sandbox", secretProfile(beside)}, write, 126, false, "", "it is not retried without: its permissions deny reading some paths"},
+		{"denied reads", []string{"--yes", "--sandbox", secretProfile(beside)}, write, 126, false, "", "it is not run again without the sandbox: its permissions deny reading some paths"},
 		{"the retry's failure is final", []string{"--yes"}, write + "; exit 9", 9, true, "", "retrying without"},
 		{"a failure of its own", []string{"--yes"}, "echo out; exit 5", 5, false, "out\n", ""},
 		{"success", nil, "echo out", 0, false, "out\n", ""},

@@ -96,7 +96,7 @@ func TestReportsAreInPlainWords(t *testing.T) {
 	harness.Must(t, os.MkdirAll(filepath.Join(dir, "to", "from", "f", "g"), 0o755))
 	_, errs, code := harness.Run(t, "", "remote", "cp", "--url", url, "-q", "-r", filepath.Join(dir, "from"), ":"+filepath.Join(dir, "to"))
 	want := "codex: " + filepath.Join(dir, "from", "f") + ": a directory exists here, which is not replaced\n" +
-		"Error: 1 file was not copied, or not as it is\n"
+		"Error: 1 file was not copied, or not with all its attributes\n"
 	if code != 1 || errs != want {
 		t.Errorf("%d %q, want %q", code, errs, want)
 	}

@@ -102,8 +102,8 @@ func TestServersWithoutAttributes(t *testing.T) {
 	for _, args := range [][]string{{"-rp", dir + "/w", ":" + dir + "/up"}, {"-rp", ":" + dir + "/w", dir + "/down"}} {
 		_, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "--url", url}, args...)...)
 		if code != 1 || strings.Count(errs, warning) != 1 || !strings.Contains(errs, "/w/link: not copied: it is a symbolic link") ||
-			!strings.HasSuffix(errs, "Error: 1 file was not copied, or not as it is\n") {
-			t.Errorf(`%q: got exit code %d, stderr %q; want exit code 1, strings.Count(errs, warning) 1, stderr with "/w/link: not copied: it is a symbolic link", stderr ending in %q`, args, code, errs, "Error: 1 file was not copied, or not as it is\n")
+			!strings.HasSuffix(errs, "Error: 1 file was not copied, or not with all its attributes\n") {
+			t.Errorf(`%q: got exit code %d, stderr %q; want exit code 1, strings.Count(errs, warning) 1, stderr with "/w/link: not copied: it is a symbolic link", stderr ending in %q`, args, code, errs, "Error: 1 file was not copied, or not with all its attributes\n")
 		}
 		target := strings.TrimPrefix(args[len(args)-1], ":")
 		if got := contents(t, target); got != "empty/ script=x sub/ sub/large="+strings.Repeat("x", 3<<20) {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -198,6 +199,34 @@ func TestSyncMistakes(t *testing.T) {
 	} {
 		if _, errs, code := harness.Run(t, "", "remote", "sync", "--url", tt.url, tt.source, tt.target); code != 1 || !strings.Contains(errs, tt.want) {
 			t.Errorf("%s %s: got exit code %d, stderr %q; want exit code 1, stderr with %q", tt.source, tt.target, code, errs, tt.want)
+		}
+	}
+}
+
+// TestCopyKeepsHoles copies a sparse file alone, in both directions.
+func TestCopyKeepsHoles(t *testing.T) {
+	t.Parallel()
+	_, url := harness.Server(t)
+	dir := t.TempDir()
+	const size = 64 << 20
+	writeText(t, dir+"/f", "begin")
+	harness.Must(t, os.Truncate(dir+"/f", size))
+	for _, args := range [][]string{{dir + "/f", ":" + dir + "/up"}, {":" + dir + "/f", dir + "/down"}} {
+		if _, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "--url", url}, args...)...); code != 0 {
+			t.Fatalf("got exit code %d, stderr %q", code, errs)
+		}
+	}
+	if err := exec.Command("cmp", dir+"/f", dir+"/up").Run(); err != nil {
+		t.Error("the upload differs:", err)
+	}
+	if err := exec.Command("cmp", dir+"/f", dir+"/down").Run(); err != nil {
+		t.Error("the download differs:", err)
+	}
+	for _, name := range []string{"/up", "/down"} {
+		st, err := os.Stat(dir + name)
+		harness.Must(t, err)
+		if blocks := st.Sys().(*syscall.Stat_t).Blocks; blocks*512 > 8<<20 {
+			t.Errorf("%s takes %d blocks", name, blocks)
 		}
 	}
 }

@@ -109,8 +109,8 @@ func copiesGoOn(t *testing.T, url string) {
 	for _, args := range [][]string{{source, ":" + dir + "/up"}, {":" + source, dir + "/down"}} {
 		_, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "-r", "--url", url}, args...)...)
 		if code != 1 || !strings.Contains(errs, "d/fifo: not copied: it is a device, a FIFO or a socket\n") ||
-			!strings.HasSuffix(errs, "Error: 1 file was not copied, or not as it is\n") {
-			t.Errorf("%q: got exit code %d, stderr %q; want exit code 1, stderr with %q, stderr ending in %q", args, code, errs, "d/fifo: not copied: it is a device, a FIFO or a socket\n", "Error: 1 file was not copied, or not as it is\n")
+			!strings.HasSuffix(errs, "Error: 1 file was not copied, or not with all its attributes\n") {
+			t.Errorf("%q: got exit code %d, stderr %q; want exit code 1, stderr with %q, stderr ending in %q", args, code, errs, "d/fifo: not copied: it is a device, a FIFO or a socket\n", "Error: 1 file was not copied, or not with all its attributes\n")
 		}
 		if got := contents(t, strings.TrimPrefix(args[1], ":")); got != "a=a d/ d/b=d/b z=z" {
 			t.Errorf(`%q: got %s, want "a=a d/ d/b=d/b z=z"`, args, got)
@@ -120,9 +120,9 @@ func copiesGoOn(t *testing.T, url string) {
 	harness.Must(t, os.WriteFile(lossy, nil, 0o644))
 	_, errs, code := harness.Run(t, "", "remote", "cp", "-r", "--url", url, ":"+source, dir+"/lossy")
 	// An archive can contain any name. Requests to servers without archives can contain only UTF-8.
-	want, failures := "a=a d/ d/b=d/b odd\xff= z=z", "Error: 1 file was not copied, or not as it is\n"
+	want, failures := "a=a d/ d/b=d/b odd\xff= z=z", "Error: 1 file was not copied, or not with all its attributes\n"
 	if strings.HasSuffix(t.Name(), "requests") {
-		want, failures = "a=a d/ d/b=d/b z=z", "Error: 2 files were not copied, or not as they are\n"
+		want, failures = "a=a d/ d/b=d/b z=z", "Error: 2 files were not copied, or not with all their attributes\n"
 	}
 	if got := contents(t, dir+"/lossy"); got != want || code != 1 || !strings.HasSuffix(errs, failures) {
 		t.Errorf("got exit code %d, %q and %q; want 1 and %q", code, errs, got, want)
