@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -11,46 +12,94 @@ import (
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/terminal"
 	"github.com/urfave/cli/v2"
 )
 
 func remoteLsCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "ls", Usage: "list a directory of the server", ArgsUsage: "[PATH]",
-		Description: "Examples:\n   codex remote ls /etc\n   codex remote ls -l '~/project'",
+		Name: "ls", Usage: "list directories of the server", ArgsUsage: "[PATH...]",
+		Description: `Lists the entries of directories, and other files themselves. In a path, * ? and [ ] match
+names. A name that is not UTF-8 is printed with U+FFFD for each wrong byte.
+
+Examples:
+   codex remote ls /etc
+   codex remote ls -l '~/project'
+   codex remote ls '/etc/*.conf'
+   codex remote ls --json /srv`,
 		Flags: serverFlags(
 			cmdutil.RemoteFiles,
 			&cli.BoolFlag{Name: "long", Aliases: []string{"l"}, Usage: "also print permissions, size, time and the targets of links"},
+			&cli.BoolFlag{Name: "json", Usage: "print an object for each entry, one a line"},
 			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "accepted for compatibility with ls; all names are always listed"},
 		),
 		Action: func(c *cli.Context) error {
-			if c.NArg() > 1 {
-				return cmdutil.Usagef("ls takes one path, got %d", c.NArg())
-			}
-			typed := c.Args().First()
-			if typed == "" {
-				typed = "."
+			paths := c.Args().Slice()
+			if len(paths) == 0 {
+				paths = []string{"."}
 			}
 			return withFiles(c, func(fs *execclient.FS, at places) error {
-				uri, err := at.marked(typed)
+				paths, err := (&matcher{c.Context, fs, at}).expand("list", paths)
 				if err != nil {
 					return err
 				}
-				l := &listing{fs: fs, long: c.Bool("long"), show: cmdutil.ListedNames(s.Out)}
-				rows, err := l.rows(c.Context, typed, uri)
-				if err != nil {
-					return fmt.Errorf("%s: %w", typed, withoutPath(err))
-				}
-				return l.print(s.Out, rows)
+				l := &listing{fs: fs, long: c.Bool("long") || c.Bool("json"), json: c.Bool("json"), show: cmdutil.ListedNames(s.Out)}
+				return l.all(c.Context, s, at, paths)
 			})
 		},
 	}
+}
+
+// all lists the paths: first those that are not directories, and then each directory.
+func (l *listing) all(ctx context.Context, s cmdutil.Streams, at places, paths []string) error {
+	var single []row
+	type folder struct {
+		typed string
+		rows  []row
+	}
+	var folders []folder
+	err := eachOperand(ctx, s.Err, "listed", paths, func(typed string) error {
+		uri, err := at.marked(typed)
+		if err != nil {
+			return err
+		}
+		rows, directory, err := l.rows(ctx, typed, uri)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w", typed, withoutPath(err))
+		case directory:
+			folders = append(folders, folder{typed, rows})
+		default:
+			single = append(single, rows...)
+		}
+		return nil
+	})
+	if failed := l.print(s.Out, single); failed != nil {
+		return failed
+	}
+	for i, f := range folders {
+		if len(paths) > 1 && !l.json {
+			if i > 0 || len(single) > 0 {
+				fmt.Fprintln(s.Out)
+			}
+			name := strings.TrimPrefix(f.typed, ":")
+			if cmdutil.IsTerminal(s.Out) {
+				name = terminal.Text(name)
+			}
+			fmt.Fprintf(s.Out, "%s:\n", name)
+		}
+		if failed := l.print(s.Out, f.rows); failed != nil {
+			return failed
+		}
+	}
+	return err
 }
 
 // listing is one ls.
 type listing struct {
 	fs   *execclient.FS
 	long bool
+	json bool
 	show func(name string) string
 }
 
@@ -62,29 +111,31 @@ type row struct {
 	attributes *execproto.Attributes
 	metadata   execproto.Metadata
 	unreadable bool // the server could not read the attributes
+	lossy      bool // the name is not UTF-8
 }
 
 // rows lists a directory. For another path, it describes the file that the path leads to.
-func (l *listing) rows(ctx context.Context, typed, uri string) ([]row, error) {
+func (l *listing) rows(ctx context.Context, typed, uri string) (rows []row, directory bool, err error) {
 	m, err := l.fs.Stat(ctx, uri)
-	if err != nil {
-		return nil, err
-	}
 	switch {
+	case err != nil:
+		return nil, false, err
 	case m.IsDirectory && l.fs.HasEntryAttributes():
-		return l.attributes(ctx, uri)
+		rows, err = l.attributes(ctx, uri)
+		return rows, true, err
 	case m.IsDirectory:
-		return l.plain(ctx, uri)
+		rows, err = l.plain(ctx, uri)
+		return rows, true, err
 	}
-	one := row{name: typed, metadata: m}
+	one := row{name: strings.TrimPrefix(typed, ":"), metadata: m}
 	if l.fs.HasAttributes() {
 		a, err := l.fs.Attributes(ctx, uri)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		one.attributes = &a
 	}
-	return []row{one}, nil
+	return []row{one}, false, nil
 }
 
 // attributes lists a directory with attributes, in one request.
@@ -93,7 +144,7 @@ func (l *listing) attributes(ctx context.Context, uri string) ([]row, error) {
 	rows := make([]row, len(list))
 	for i, e := range list {
 		rows[i] = row{
-			name: e.FileName, directory: e.IsDirectory, attributes: e.Attributes, unreadable: e.Attributes == nil,
+			name: e.FileName, directory: e.IsDirectory, attributes: e.Attributes, unreadable: e.Attributes == nil, lossy: e.IsLossy,
 			metadata: execproto.Metadata{IsDirectory: e.IsDirectory, IsFile: e.IsFile},
 		}
 	}
@@ -125,7 +176,39 @@ func (l *listing) plain(ctx context.Context, uri string) ([]row, error) {
 	return rows, ctx.Err()
 }
 
+// listedEntry is a line of ls --json. Members that the server does not report are missing.
+type listedEntry struct {
+	Name        string     `json:"name"`
+	Kind        string     `json:"kind"`
+	Size        *uint64    `json:"size,omitempty"`
+	Permissions string     `json:"permissions,omitempty"` // octal
+	Modified    *time.Time `json:"modified,omitempty"`
+	Target      string     `json:"target,omitempty"`
+	NotUTF8     bool       `json:"notUtf8,omitempty"` // name has U+FFFD for each wrong byte
+}
+
+func (l *listing) printJSON(out io.Writer, rows []row) error {
+	encoder := json.NewEncoder(out)
+	for _, r := range rows {
+		e := listedEntry{Name: r.name, Kind: kindOf(r.metadata), NotUTF8: r.lossy}
+		size, at := r.metadata.Size, r.metadata.ModifiedAtMS
+		if a := r.attributes; a != nil {
+			e.Kind, e.Permissions, e.Target, size, at = a.Kind, fmt.Sprintf("%04o", a.Permissions), a.Target, a.Size, a.ModifiedAtMS
+		}
+		if !r.unreadable {
+			e.Size, e.Modified = &size, new(time.UnixMilli(at).UTC())
+		}
+		if err := encoder.Encode(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (l *listing) print(out io.Writer, rows []row) error {
+	if l.json {
+		return l.printJSON(out, rows)
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight|tabwriter.StripEscape)
 	for _, r := range rows {
 		if !l.long {

@@ -246,7 +246,7 @@ func withFiles(c *cli.Context, f func(fs *execclient.FS, at places) error) error
 func remoteCatCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "cat", Usage: "print files of the server", ArgsUsage: "PATH...",
-		Description: `Prints the files one after another.
+		Description: `Prints the files one after another. In a path, * ? and [ ] match names.
 
 Example:
    codex remote cat --url ws://127.0.0.1:8765 /etc/os-release`,
@@ -256,7 +256,11 @@ Example:
 				return cmdutil.Usagef("cat needs the path of a file on the server")
 			}
 			return withFiles(c, func(files *execclient.FS, at places) error {
-				for _, typed := range c.Args().Slice() {
+				paths, err := (&matcher{c.Context, files, at}).expand("print", c.Args().Slice())
+				if err != nil {
+					return err
+				}
+				for _, typed := range paths {
 					uri, err := at.marked(typed)
 					if err != nil {
 						return err

@@ -25,6 +25,8 @@ With --delete, files that only TARGET has are removed. Files that --exclude or -
 leaves out are never removed, and no file is if a part of SOURCE could not be read.
 A root directory, a home directory and a mount point need --force, too.
 
+With --verbose, each file that is copied or removed is printed on standard error.
+
 With --watch it then continues until Ctrl-C, and copies and removes files that change in
 SOURCE. Changes in TARGET are not detected.
 
@@ -82,7 +84,7 @@ func syncOnce(c *cli.Context, s cmdutil.Streams, options copyOptions, began *boo
 				ctx: c.Context, fs: fs, at: at, options: options, quiet: isQuiet(c),
 				bar: newProgress(s.Err, isQuiet(c)), errs: s.Err,
 			},
-			out: s.Out, removes: c.Bool("delete"), force: c.Bool("force"), checksums: c.Bool("checksum"), git: c.Bool("git"), dry: c.Bool("dry-run"),
+			out: s.Out, removes: c.Bool("delete"), force: c.Bool("force"), verbose: isVerbose(c), checksums: c.Bool("checksum"), git: c.Bool("git"), dry: c.Bool("dry-run"),
 			follows: c.Bool("watch"), began: began, most: maxListed,
 		}
 		sync.deferred = sync.defers

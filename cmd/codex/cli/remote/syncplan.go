@@ -20,7 +20,7 @@ type syncing struct {
 	*copying
 	out io.Writer
 
-	removes, force, checksums, git, dry, follows bool
+	removes, force, checksums, git, dry, follows, verbose bool
 
 	began *bool // true when the first round of a watch is complete
 	most  int   // the largest number of entries of a list
@@ -188,8 +188,11 @@ func (y *syncing) defers(err error) bool {
 func (y *syncing) carry(from, to tree, source, target *listed, doomed []*archive.Entry) error {
 	changed := y.changed(source, target, doomed)
 	if y.dry {
-		y.printPlan(from, to, changed, doomed)
+		y.printPlan(y.out, from, to, changed, doomed)
 		return nil
+	}
+	if y.verbose {
+		y.printPlan(y.errs, from, to, changed, doomed)
 	}
 	to.unlock(locked(target, doomed))
 	to.remove(doomed, y.wholeFolders())
@@ -291,22 +294,18 @@ func (y *syncing) same(e, there *archive.Entry) bool {
 	return e.Size == there.Size && (sameContents || sameTime(e.Modified, there.Modified))
 }
 
-// show returns a name for printing. On a terminal it has no control characters.
-func (y *syncing) show(name string) string {
-	if cmdutil.IsTerminal(y.out) {
-		return terminal.Text(name)
+// printPlan prints changes. On a terminal, names have no control characters.
+func (y *syncing) printPlan(out io.Writer, from, to tree, changed, doomed []*archive.Entry) {
+	show := func(name string) string { return name }
+	if cmdutil.IsTerminal(out) {
+		show = terminal.Text
 	}
-	return name
-}
-
-// printPlan prints the planned changes.
-func (y *syncing) printPlan(from, to tree, changed, doomed []*archive.Entry) {
 	for _, e := range doomed {
-		fmt.Fprintf(y.out, "remove %s\n", y.show(to.shown(e.Path)))
+		fmt.Fprintf(out, "remove %s\n", show(to.shown(e.Path)))
 	}
 	for _, e := range changed {
 		if e.Type != archive.Directory {
-			fmt.Fprintf(y.out, "copy %s\n", y.show(from.shown(e.Path)))
+			fmt.Fprintf(out, "copy %s\n", show(from.shown(e.Path)))
 		}
 	}
 }

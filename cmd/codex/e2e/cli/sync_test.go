@@ -230,3 +230,30 @@ func TestCopyKeepsHoles(t *testing.T) {
 		}
 	}
 }
+
+// TestListsSeveralPaths: ls takes patterns and several paths, and prints JSON; cat takes patterns.
+func TestListsSeveralPaths(t *testing.T) {
+	t.Parallel()
+	_, url := harness.Server(t)
+	dir := t.TempDir()
+	writeText(t, dir+"/a.txt", "A")
+	writeText(t, dir+"/b.txt", "B")
+	writeText(t, dir+"/sub/c", "C")
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"ls", dir + "/*.txt"}, dir + "/a.txt\n" + dir + "/b.txt\n"},
+		{[]string{"ls", dir + "/sub", dir + "/a.txt"}, dir + "/a.txt\n\n" + dir + "/sub:\nc\n"},
+		{[]string{"cat", dir + "/?.txt"}, "AB"},
+	} {
+		out, errs, code := harness.Run(t, "", append([]string{"remote", "--url", url}, tt.args...)...)
+		if out != tt.want || code != 0 {
+			t.Errorf("%q: got exit code %d, stdout %q, stderr %q; want %q", tt.args, code, out, errs, tt.want)
+		}
+	}
+	out, _, _ := harness.Run(t, "", "remote", "--url", url, "ls", "--json", dir+"/sub")
+	if !strings.HasPrefix(out, `{"name":"c","kind":"file","size":1,"permissions":"0644","modified":"`) || strings.Count(out, "\n") != 1 {
+		t.Errorf("ls --json prints %q", out)
+	}
+}
