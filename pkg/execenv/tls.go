@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"codex.internal/pkg/host/safeopen"
+	"codex.internal/pkg/wire/authorities"
 )
 
 // TLSFiles are the paths of PEM files for wss; empty: none.
@@ -49,7 +50,7 @@ func (f TLSFiles) config() (*tls.Config, error) {
 			return nil, fmt.Errorf("the authorities to trust: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
+		if !authorities.Append(config.RootCAs, text, authorities.ServerAuth) {
 			return nil, fmt.Errorf("the authorities to trust: %s has no certificate in PEM format", f.CA)
 		}
 	}

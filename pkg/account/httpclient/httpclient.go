@@ -10,6 +10,8 @@ import (
 	"io"
 	"net/http"
 	"os"
+
+	"codex.internal/pkg/wire/authorities"
 )
 
 // These variables name a file with additional certificate authorities. The first one that is set is
@@ -57,7 +59,7 @@ func withRoots(path string) (*x509.CertPool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the system's certificate authorities: %w", err)
 	}
-	if !pool.AppendCertsFromPEM(text) {
+	if !authorities.Append(pool, text, authorities.ServerAuth) {
 		return nil, fmt.Errorf("%s has no PEM certificate", path)
 	}
 	return pool, nil

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/host/safeopen"
+	"codex.internal/pkg/wire/authorities"
 )
 
 // Injection is a credential that proxies add to the requests for one host. The process that sends
@@ -235,7 +236,7 @@ func (e *injection) roots() (*x509.CertPool, error) {
 		return nil, fmt.Errorf("upstream_ca: %w", err)
 	}
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
+	if !authorities.Append(pool, text, authorities.ServerAuth) {
 		return nil, fmt.Errorf("upstream_ca %s: %w", e.UpstreamCA, errNoCertificate)
 	}
 	return pool, nil

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"codex.internal/pkg/host/safeopen"
+	"codex.internal/pkg/wire/authorities"
 )
 
 // maxTLSFile bounds a file of certificates or of a key, in bytes. The certificates of all public
@@ -64,21 +65,21 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	if f.ClientCA == "" {
 		return config, nil
 	}
-	if config.ClientCAs, err = authorities("--tls-client-ca", f.ClientCA); err != nil {
+	if config.ClientCAs, err = clientAuthorities("--tls-client-ca", f.ClientCA); err != nil {
 		return nil, err
 	}
 	config.ClientAuth = tls.RequireAndVerifyClientCert
 	return config, nil
 }
 
-// authorities reads the certificates of authorities from the file that an option names.
-func authorities(option, path string) (*x509.CertPool, error) {
+// clientAuthorities reads the certificates of authorities from the file that an option names.
+func clientAuthorities(option, path string) (*x509.CertPool, error) {
 	text, err := readTLSFile(option, path)
 	if err != nil {
 		return nil, err
 	}
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
+	if !authorities.Append(pool, text, authorities.ClientAuth) {
 		return nil, fmt.Errorf("%s %s: it has no certificate in PEM format", option, path)
 	}
 	return pool, nil

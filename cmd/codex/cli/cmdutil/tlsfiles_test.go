@@ -58,7 +58,7 @@ func TestSessionsAreNotResumed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	roots, err := authorities("test", files.Cert)
+	roots, err := clientAuthorities("test", files.Cert)
 	if err != nil {
 		t.Fatal(err)
 	}
