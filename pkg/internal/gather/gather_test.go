@@ -5,15 +5,36 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// buffer is a log. A timer writes into it, in a goroutine of its own.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// take returns what was written since the last call.
+func (b *buffer) take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.text.Reset()
+	return b.text.String()
+}
+
 // TestFlood: of many refusals, the first of each reason is logged, and then one record for each minute names the worst address.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out buffer
 		h := New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -23,8 +44,7 @@ func TestFlood(t *testing.T) {
 		log := slog.New(h).With("server", 1)
 		lines := func() []string {
 			synctest.Wait()
-			text := strings.TrimSpace(out.String())
-			out.Reset()
+			text := strings.TrimSpace(out.take())
 			if text == "" {
 				return nil
 			}
