@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -34,7 +35,7 @@ func remoteTopCommand(s cmdutil.Streams) *cli.Command {
 		Name: "top", Usage: "show what the processes on the server use",
 		Description: `Shows the running processes of all your sessions and your detached ones, the busiest
 first: age, share of a processor, processor time, memory and number of system processes,
-each including descendants. On a terminal it continues until Ctrl-C. Otherwise it prints
+each including descendants. On a terminal it continues until q or Ctrl-C. Otherwise it prints
 the table once, with the share since the start of each process.
 
 Memory that several processes share counts once for each of them, unless the server has
@@ -114,6 +115,16 @@ func watchTop(ctx context.Context, s cmdutil.Streams, client *execclient.Client,
 	if err != nil {
 		return err
 	}
+	ctx, end := context.WithCancel(ctx)
+	keys := newInput(s.In)
+	defer keys.close()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer end()
+	if terminal := newScreen(s); terminal.f != nil {
+		defer terminal.makeRaw()()
+		wg.Go(func() { endOnKey(keys.reader(ctx), end) })
+	}
 	screen := cmdutil.DrawOn(s.Out)
 	if _, err := io.WriteString(screen, screenBegin); err != nil {
 		return err
@@ -141,6 +152,21 @@ func watchTop(ctx context.Context, s cmdutil.Streams, client *execclient.Client,
 	}
 }
 
+// endOnKey calls end when q or Ctrl-C is typed.
+func endOnKey(keys io.Reader, end func()) {
+	buf := make([]byte, keysAtOnce)
+	for {
+		n, err := keys.Read(buf)
+		if bytes.ContainsAny(buf[:n], "qQ\x03") {
+			end()
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
 // topRows returns the number of lines of the terminal.
 func topRows(to io.Writer) int {
 	if f, ok := cmdutil.FileOf(to); ok {
@@ -155,7 +181,7 @@ func topRows(to io.Writer) int {
 // text was escaped before.
 func drawTop(screen io.Writer, list *processList, rows int) error {
 	var table bytes.Buffer
-	fmt.Fprintf(&table, "%s; Ctrl-C ends\n", list.summary())
+	fmt.Fprintf(&table, "%s; q ends\n", list.summary())
 	if err := list.print(&table); err != nil {
 		return err
 	}

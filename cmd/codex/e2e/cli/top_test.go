@@ -82,9 +82,9 @@ func topAtTerminal(t *testing.T, url string) {
 	top := harness.AtTerminal(t, "remote", "top", "--url", url, "--interval", "1s")
 	var screen string
 	for range 3 { // read as many tables
-		screen += top.UpTo("Ctrl-C ends") + top.UpTo(`\nlast`)
+		screen += top.UpTo("q ends") + top.UpTo(`\nlast`)
 	}
-	top.Types("\x03")
+	top.Types("q")
 	rest, code := top.End()
 	if code != 0 || !strings.HasSuffix(rest, "\x1b[?1049l") || !strings.Contains(screen, `\x1b]0;owned\x07\x1b[2J`) {
 		t.Errorf("exit code %d, %q %q", code, screen, rest)
