@@ -276,7 +276,7 @@ func (c *Client) notification(m jsonrpc.Message) error {
 			return err
 		}
 		id, e = n.ProcessID, Event{
-			Seq: n.Seq, Kind: Exited, ExitCode: n.ExitCode, SandboxDenied: n.SandboxDenied, Denials: n.Denials,
+			Seq: n.Seq, Kind: Exited, ExitCode: n.ExitCode, SandboxDenied: n.SandboxDenied, Denials: n.Denials, Refusal: n.SandboxRefusal.Text(),
 			Cause: n.Cause, Resources: n.Resources,
 		}
 	case execproto.NotifyProcessClosed:

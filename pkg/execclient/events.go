@@ -30,6 +30,9 @@ type Event struct {
 	// Denials, of Exited, are the hosts that the server's network proxy refused. Servers
 	// without this extension report none.
 	Denials []execproto.Denial
+	// Refusal, of Exited, is the reason why the sandbox could not be set up, so that the command did not run. It is empty if
+	// the command ran, and if the connection was lost before the event arrived.
+	Refusal string
 	// Cause, of Exited, is the reason of the end, and Resources what the process used. Servers
 	// without the extension process/limits report neither.
 	Cause     execproto.Cause

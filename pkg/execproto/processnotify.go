@@ -88,6 +88,14 @@ type SandboxRefusal struct {
 	Reason string
 }
 
+// Text returns the reason, or "" without a refusal.
+func (p *SandboxRefusal) Text() string {
+	if p == nil {
+		return ""
+	}
+	return p.Reason
+}
+
 func (p *SandboxRefusal) Fields(c *jsonwire.Codec) {
 	c.Raw("policy", orNull, &p.Policy)
 	c.Text("reason", orNull, &p.Reason)

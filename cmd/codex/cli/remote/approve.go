@@ -139,13 +139,20 @@ func (e *execution) done(d approval.Decision) int {
 		if len(e.last.refused) > 0 {
 			e.say(e.denied())
 		}
-		e.x.hint(e.x.policy.Wider())
+		if e.last.unenforced {
+			e.say(e.denied())
+		} else {
+			e.x.hint(e.x.policy.Wider())
+		}
 		return cmdutil.ExitDenied
 	}
 }
 
 // denied describes what the sandbox denied, if the server has reported it.
 func (e *execution) denied() string {
+	if e.last.unenforced {
+		return "the server cannot set up this sandbox, and the command did not run; codex doctor on the server shows what is missing"
+	}
 	if e.last.offline != "" {
 		return e.last.offline
 	}

@@ -52,6 +52,8 @@ type attempt struct {
 	refused []sandbox.Refusal
 	// offline is advice if the command probably failed because it has no network. It is set when the process has ended.
 	offline string
+	// unenforced means that the sandbox could not be set up, so that the command did not run.
+	unenforced bool
 }
 
 // run starts the process and waits for its end.
@@ -186,7 +188,7 @@ func (a *attempt) follow(ctx context.Context, p *execclient.Process) (approval.R
 		}
 		switch e.Kind {
 		case execclient.Exited:
-			denials = e.Denials
+			denials, a.unenforced = e.Denials, e.Refusal != ""
 		case execclient.Output:
 			last = append(last, e.Data[max(0, len(e.Data)-lastOutput):]...)
 			last = last[max(0, len(last)-lastOutput):]

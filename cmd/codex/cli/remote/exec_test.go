@@ -419,3 +419,11 @@ func TestQuestionsTakeTheInput(t *testing.T) {
 		})
 	}
 }
+
+// TestAdviceOnAnUnenforcedSandbox: if the sandbox could not be set up, other permissions are not recommended.
+func TestAdviceOnAnUnenforcedSandbox(t *testing.T) {
+	e := &execution{last: &attempt{unenforced: true}}
+	if got := e.denied(); !strings.Contains(got, "codex doctor") || strings.Contains(got, "--writable-root") {
+		t.Errorf("got the advice %q", got)
+	}
+}
