@@ -220,7 +220,7 @@ func (d *day) strangers(name string) {
 		d.t.Errorf("another client lists %q, %d %s", out, code, errs)
 	}
 	for _, command := range []string{"logs", "attach", "kill", "forget"} {
-		if out, errs, code := other.run(command, name); code == 0 || !strings.Contains(errs, "no such detached process") {
+		if out, errs, code := other.run(command, name); code == 0 || !strings.Contains(errs, "you have no such ") {
 			d.t.Errorf("another client, %s: %q, %d %s", command, out, code, errs)
 		}
 	}

@@ -116,7 +116,7 @@ func TestPlantedKeepers(t *testing.T) {
 			t.Errorf("%s: exit code %d, %q, %s", what, code, out, errs)
 		}
 		for _, command := range []string{"logs", "kill", "forget"} {
-			if _, errs, code := d.run(command, what); code == 0 || !strings.Contains(errs, "no such detached process") {
+			if _, errs, code := d.run(command, what); code == 0 || !strings.Contains(errs, "you have no such ") {
 				t.Errorf("%s of a %s: exit code %d, %s", command, what, code, errs)
 			}
 		}
