@@ -64,14 +64,10 @@ func Make() error {
 	if named == "" {
 		return nil
 	}
-	err := os.Mkdir(named, 0o700)
-	switch {
-	case err == nil, errors.Is(err, fs.ErrExist):
-		return nil
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s points to %q, and neither that path nor the directory above it exists", Variable, named)
+	if err := os.Mkdir(named, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s points to %q, which cannot be made: %w", Variable, named, cause(err))
 	}
-	return fmt.Errorf("%s points to %q, which does not exist and cannot be made: %w", Variable, named, cause(err))
+	return nil
 }
 
 // cause returns an error without the path, which the message already contains.

@@ -17,7 +17,7 @@ func TestMake(t *testing.T) {
 		{"unset", "", ""},
 		{"a directory", dir, ""},
 		{"missing", filepath.Join(dir, "new"), ""},
-		{"missing, with the directory above it", filepath.Join(dir, "a", "b"), "neither that path nor the directory above it exists"},
+		{"missing, with the directory above it", filepath.Join(dir, "a", "b"), "cannot be made: no such file or directory"},
 		{"below a file", filepath.Join(file, "x"), "cannot be made: not a directory"},
 	} {
 		t.Setenv(Variable, tt.variable)

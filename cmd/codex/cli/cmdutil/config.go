@@ -89,13 +89,16 @@ func HomeFlag() cli.Flag {
 	return &cli.BoolFlag{Name: requireHome, Usage: "do not start if the directory in CODEX_HOME does not exist; without this option it is made"}
 }
 
-// MakeHome makes the directory in CODEX_HOME, unless --require-home is given. Scenario: a pod starts on an empty volume.
+// MakeHome makes the directory in CODEX_HOME. Scenario: a pod starts on an empty volume. Without a home directory a service
+// works, with a warning, unless it needs a file in it. With --require-home MakeHome makes nothing, and a missing directory is
+// an error.
 func MakeHome(c *cli.Context) error {
 	if c.Bool(requireHome) {
 		_, err := home.Find()
 		return err
 	}
-	return home.Make()
+	_ = home.Make() // home.Find returns the reason where the directory is needed
+	return nil
 }
 
 // LoadConfig reads config.toml with the values of -c, which may be before and after each

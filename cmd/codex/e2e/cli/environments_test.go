@@ -166,7 +166,7 @@ func TestServersWorkWithoutAliases(t *testing.T) {
 	home, env := harness.HomeDirectory(t, nil)
 	const warning = "WARNING: proceeding, even though we could not create PATH aliases: "
 	for _, tt := range []struct{ name, home, temp, want string }{
-		{"no home", home + "/none", home + "/none", `CODEX_HOME points to "HOME/none", but that path does not exist`},
+		{"no home", home + "/none/none", home + "/none/none", `CODEX_HOME points to "HOME/none/none", but that path does not exist`},
 		{"below the temporary directory", home, filepath.Dir(home), `Refusing to create helper binaries under temporary dir "` + filepath.Dir(home) + `" (codex_home: "HOME")`},
 	} {
 		env := append(slices.Clone(env), "CODEX_HOME="+tt.home, "TMPDIR="+tt.temp)
