@@ -217,6 +217,9 @@ type Command struct {
 	Dir  string
 	// Stderr gets the command's standard error; nil: it is dropped.
 	Stderr io.Writer
+	// Banner gets the lines of standard output before the first message, such as a greeting of a
+	// shell; nil: Stderr gets them.
+	Banner io.Writer
 }
 
 // stdio is a Transport over a command's streams.
@@ -229,7 +232,7 @@ type stdio struct {
 
 	begun  bool      // a message has arrived
 	banner int       // bytes of the lines before the first message
-	stderr io.Writer // gets the lines before the first message
+	greet  io.Writer // gets the lines before the first message; nil: they are dropped
 }
 
 // StartTransport starts a command, and returns the transport over its streams. Close ends the command.
@@ -254,7 +257,11 @@ func StartTransport(c Command) (Transport, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("failed to spawn exec-server: %w", directoryError(cmd.Dir, err))
 	}
-	return &stdio{cmd: cmd, in: in, out: bufio.NewReaderSize(out, 64<<10), stderr: stderr}, nil
+	greet := stderr
+	if c.Banner != nil {
+		greet = c.Banner
+	}
+	return &stdio{cmd: cmd, in: in, out: bufio.NewReaderSize(out, 64<<10), greet: greet}, nil
 }
 
 // directoryError returns the error of a start. If the working directory is missing or may not
@@ -300,14 +307,14 @@ func (t *stdio) Read() ([]byte, error) {
 
 // isBanner reports whether the line is from the program that starts the server, such as a shell
 // whose start-up files print a greeting. Such a line comes before the first message and is not
-// a JSON object. It is passed on to stderr.
+// a JSON object. It is passed on to greet.
 func (t *stdio) isBanner(line []byte) bool {
 	t.banner += len(line)
 	if t.begun || line[0] == '{' || t.banner > maxBanner {
 		return false
 	}
-	if t.stderr != nil {
-		_, _ = t.stderr.Write(append(bytes.Clone(line), '\n'))
+	if t.greet != nil {
+		_, _ = t.greet.Write(append(bytes.Clone(line), '\n'))
 	}
 	return true
 }

@@ -84,8 +84,8 @@ func (h SSHHost) serverLine() string {
 }
 
 // server returns the command that starts the server.
-func (h SSHHost) server(stderr io.Writer) execclient.Command {
-	command := execclient.Command{Stderr: stderr}
+func (h SSHHost) server(said *gate) execclient.Command {
+	command := execclient.Command{Stderr: said, Banner: (*greeting)(said)}
 	command.Path, command.Args = h.Command(h.serverLine())
 	return command
 }
@@ -138,9 +138,22 @@ func connectSSH(ctx context.Context, id string, h SSHHost, stderr io.Writer, opt
 type gate struct {
 	to io.Writer
 
-	mu     sync.Mutex
-	kept   []byte
-	opened bool
+	mu       sync.Mutex
+	kept     []byte
+	greeting []byte // from standard output
+	opened   bool
+}
+
+// greeting writes what the shell prints on standard output to a gate. It may arrive before or after the messages on standard error,
+// so it is the reason of a failure only if there is no such message.
+type greeting gate
+
+func (g *greeting) Write(text []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.greeting = append(g.greeting, text...)
+	g.greeting = g.greeting[max(len(g.greeting)-maxSaid, 0):]
+	return len(text), nil
 }
 
 func (g *gate) Write(text []byte) (int, error) {
@@ -157,15 +170,18 @@ func (g *gate) Write(text []byte) (int, error) {
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.opened, g.kept = true, nil
+	g.opened, g.kept, g.greeting = true, nil, nil
 }
 
-// reason returns the last line, or notFound if that is one of the lines: a greeting of the
-// shell on standard output can arrive after its message on standard error.
+// reason returns the last line, or notFound if that is one of the lines.
 func (g *gate) reason() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	lines := bytes.Split(bytes.TrimSpace(g.kept), []byte("\n"))
+	said := bytes.TrimSpace(g.kept)
+	if len(said) == 0 {
+		said = bytes.TrimSpace(g.greeting)
+	}
+	lines := bytes.Split(said, []byte("\n"))
 	for _, line := range lines {
 		if string(bytes.TrimSpace(line)) == notFound {
 			return notFound

@@ -1,6 +1,7 @@
 package execenv
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestReasonsOfSSH: the last line is the reason, unless a line says that the program does not
-// exist: a greeting from another stream may follow that line.
+// The last line on standard error is the reason, unless a line says that the program does not exist. What the shell prints on
+// standard output, before or after it, is the reason only if there is no other.
 func TestReasonsOfSSH(t *testing.T) {
 	for said, want := range map[string]string{
 		"":                                  "",
@@ -26,6 +27,12 @@ func TestReasonsOfSSH(t *testing.T) {
 		}
 		if got := g.reason(); got != want {
 			t.Errorf("%q: %q, want %q", said, got, want)
+		}
+		if _, err := (*greeting)(g).Write([]byte("greeting\n")); err != nil {
+			t.Fatal(err)
+		}
+		if got := g.reason(); got != cmp.Or(want, "greeting") {
+			t.Errorf("%q and a greeting: %q, want %q", said, got, cmp.Or(want, "greeting"))
 		}
 	}
 }
