@@ -24,10 +24,20 @@ func TestLimitsHaveNames(t *testing.T) {
 	srv := NewServer(Options{})
 	shares := share.New(map[observe.Limit]int64{observe.LimitWatches: 0})
 	var trees watchTable
-	_, ofWatches := trees.reserve(srv.New(share.With(t.Context(), shares.Open("", true)), nil), 1)
-	for limit, err := range map[observe.Limit]error{
-		observe.LimitHandles: ofHandles, observe.LimitArchives: ofArchives, observe.LimitWatches: ofWatches,
+	for i := range uint64(maxWatches) {
+		if _, err := trees.reserve(srv.New(t.Context(), nil), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, ofTable := trees.reserve(srv.New(t.Context(), nil), maxWatches)
+	ofInstances := (&inotify{account: shares.Open("", true)}).acquire()
+	for _, tt := range []struct {
+		limit observe.Limit
+		err   error
+	}{
+		{observe.LimitHandles, ofHandles}, {observe.LimitArchives, ofArchives}, {observe.LimitWatches, ofTable}, {observe.LimitWatches, ofInstances},
 	} {
+		limit, err := tt.limit, tt.err
 		at, ok := errors.AsType[*observe.LimitError](err)
 		if !ok || at.Limit != limit {
 			t.Errorf("%s: got %v, want an error of that limit", limit, err)
