@@ -47,7 +47,7 @@ Examples:
    codex environments add devbox --url wss://devbox:8765 --token-file token --default
    codex environments add box --rendezvous https://meet.example:8766 --token-file ~/box.token
    codex environments add build --ssh me@build.example --install`,
-		Flags: append(addressFlags(),
+		Flags: append(append([]cli.Flag{cmdutil.OtherWords}, addressFlags()...),
 			&cli.BoolFlag{Name: "install", Usage: "--ssh: copy this program to that machine first"},
 			&cli.BoolFlag{Name: "default", Usage: "make this the default environment"},
 			keepLocalFlag()),
@@ -58,7 +58,6 @@ Examples:
 // addressFlags are the options that describe an environment.
 func addressFlags() []cli.Flag {
 	return []cli.Flag{
-		cmdutil.OtherWords,
 		&cli.StringFlag{Name: "url", Usage: "the server's `URL`: ws://HOST:PORT, wss://HOST:PORT or unix:///PATH"},
 		&cli.StringFlag{Name: "ca", Usage: "--url wss://, --rendezvous https://: trust the authorities in `FILE`, and no others"},
 		&cli.StringFlag{Name: "client-cert", Usage: "--url wss://: show the certificate in `FILE`"},
