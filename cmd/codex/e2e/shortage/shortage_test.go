@@ -71,7 +71,7 @@ func (w *world) bombed(bomb execproto.StartParams, l *load, c *execclient.Client
 	began := time.Now()
 	w.awaitFull(c)
 	full := time.Now()
-	for range testutil.Rounds(1, 5, 20) {
+	for range testutil.Rounds(1, 5, 8) {
 		l.awaitProgress()
 		w.awaitFull(c)
 	}
