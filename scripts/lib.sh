@@ -5,6 +5,14 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 fail() { echo "$(basename "$0"): $*" >&2; exit 1; }
 
+# With --help a script prints its first comment.
+case " $* " in
+*' --help '* | *' -h '*)
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit 0
+  ;;
+esac
+
 # no_option ARGUMENT fails because the script has no such option. It shows the script's options as
 # its first comment lists them.
 no_option() {
