@@ -131,6 +131,9 @@ func forwardRemote(c *cli.Context, s cmdutil.Streams) error {
 			if !client.Has(execproto.ExtensionTunnelProcessPath) {
 				return supported(execclient.ErrUnsupported)
 			}
+			if err := awaitsConnections(ctx, client, id); err != nil {
+				return err
+			}
 			x.inside = func() (string, error) { return execproto.DetachedPrefix + id, nil }
 		}
 		if err := x.start(f, s.Out); err != nil {
@@ -148,6 +151,15 @@ func forwardRemote(c *cli.Context, s cmdutil.Streams) error {
 			return &cmdutil.ExitError{Code: cmdutil.ExitUnreachable, Err: client.Err()}
 		}
 	})
+}
+
+// awaitsConnections returns an error if no detached process of this handle runs.
+func awaitsConnections(ctx context.Context, client *execclient.Client, handle string) error {
+	p, err := findDetached(ctx, client, handle)
+	if err == nil && p.Exited {
+		err = fmt.Errorf("%s: the process has ended, and nothing can be forwarded to it", handle)
+	}
+	return err
 }
 
 // withTunnels runs f with a client. A signal ends the context first, so that the server's

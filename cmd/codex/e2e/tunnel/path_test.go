@@ -183,6 +183,11 @@ func TestInsideDetached(t *testing.T) {
 		}
 		return nil
 	})
+	for handle, want := range map[string]string{"job": "the process has ended", "nosuch": "you have no such detached process"} {
+		if _, errs, code := harness.Run(t, "", "remote", "forward", "--url", second, "--process", handle, "0:3000"); code != 1 || !strings.Contains(errs, handle+": "+want) {
+			t.Errorf("forward to %s: got exit code %d, %s; want exit code 1, %q", handle, code, errs, want)
+		}
+	}
 	if _, errs, code := harness.Run(t, "", "remote", "forward", "--url", second, "--process", "job", "--auto"); code != 2 || !strings.Contains(errs, "--process") {
 		t.Errorf("--process --auto: %d, %s", code, errs)
 	}
