@@ -400,6 +400,9 @@ func (o *Options) Print(w io.Writer) (done bool, err error) {
 	return true, err
 }
 
+// IsCheck reports whether --check-config is given.
+func (o *Options) IsCheck() bool { return o.c.Bool(optionCheck) }
+
 // Checked must be called after the options were checked. done is true if --check-config is given;
 // then the command must end.
 func (o *Options) Checked(w io.Writer) (done bool, err error) {

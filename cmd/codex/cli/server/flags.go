@@ -13,6 +13,9 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
+// probeFlag lets --check-config make a sandbox.
+const probeFlag = "probe"
+
 // serverFlags returns the options of a server, in the order of the help.
 func serverFlags() []cli.Flag {
 	return slices.Concat(
@@ -29,6 +32,7 @@ func serverFlags() []cli.Flag {
 			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not make a cgroup for each process"},
 		},
 		auditFlags(), cmdutil.ServerLimitFlags(), remoteFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName),
+		[]cli.Flag{&cli.BoolFlag{Name: probeFlag, Usage: "with --check-config: also make a sandbox"}},
 	)
 }
 

@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -100,6 +102,14 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	if err != nil {
 		return err
 	}
+	if c.Bool(probeFlag) {
+		if !options.IsCheck() {
+			return cmdutil.Usagef("--%s is for --check-config", probeFlag)
+		}
+		if err := p.probe(); err != nil {
+			return err
+		}
+	}
 	if done, err := options.Checked(s.Out); done {
 		return err
 	}
@@ -107,7 +117,8 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 }
 
 // prepared is a server whose options, and the files that they name, are checked. Until run it takes no port, and it
-// writes nothing: MakeHome alone may make a directory. So --check-config finds what would keep a server from starting, and can run beside that server.
+// writes nothing: MakeHome alone may make a directory. So --check-config finds what would keep a server from starting, and
+// can run beside that server.
 type prepared struct {
 	opts    execserver.Options
 	front   front
@@ -152,6 +163,22 @@ func prepare(c *cli.Context, s cmdutil.Streams) (*prepared, error) {
 		p.front, err = listenFront(c, s, p.opts, p.log)
 	}
 	return p, err
+}
+
+// probe returns an error if the server could not confine commands on this machine.
+func (p *prepared) probe() error {
+	opts := p.opts
+	opts.RetainDir = "" // only a server that runs uses it
+	srv, err := execserver.New(opts)
+	if err != nil {
+		return err
+	}
+	if err = srv.CheckSandbox(); err != nil {
+		err = cmdutil.WithAdvice(fmt.Errorf("commands cannot be confined here: %w", err), "codex doctor says what is missing")
+	}
+	bound, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	return errors.Join(err, srv.Shutdown(bound))
 }
 
 // run listens, and serves until the input, a signal or the listener ends the server.

@@ -11,6 +11,26 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
+// --check-config --probe finds a backend that this machine lacks.
+func TestCheckConfigProbes(t *testing.T) {
+	t.Parallel()
+	home, env := harness.HomeDirectory(t, nil)
+	env = append(env, "PATH=/nonexistent")
+	check := func(args ...string) (string, int) {
+		_, errs, code := harness.RunWith(t, env, home, "", append([]string{"exec-server", "--check-config"}, args...)...)
+		return errs, code
+	}
+	if errs, code := check("--sandbox-backend", "bwrap"); code != 0 {
+		t.Errorf("without --probe: got exit code %d, stderr %s; want 0", code, errs)
+	}
+	if errs, code := check("--sandbox-backend", "bwrap", "--probe"); code != 1 || !strings.Contains(errs, "commands cannot be confined here: backend bwrap: ") {
+		t.Errorf("with --probe: got exit code %d, stderr %s; want 1 and the reason", code, errs)
+	}
+	if errs, code := check("--probe"); code != 0 {
+		t.Errorf("with any backend: got exit code %d, stderr %s; want 0", code, errs)
+	}
+}
+
 // SIGHUP applies limits, the egress policy and the level of the log to what starts from then on. An invalid file changes
 // nothing, and no SIGHUP ends the server.
 func TestReload(t *testing.T) {
