@@ -113,7 +113,7 @@ func (p *Process) Held() []Held { return p.held }
 
 // startLimits starts the timer of the process.
 func (p *Process) startLimits() {
-	p.startedAt = time.Now()
+	p.startedAt, p.killed = time.Now(), p.group.s.kills.count()
 	if wall := p.spec.Limits.WallTime; wall > 0 {
 		p.mu.Lock()
 		p.limited.timer = time.AfterFunc(wall, func() { p.exceed(CauseTimeout) })
@@ -230,6 +230,10 @@ func (p *Process) exitOf(end ending) Exit {
 		e.Cause = CauseCPU
 	case p.spec.Limits.Processes > 0 && end.code != 0 && p.account.refusedProcess():
 		e.Cause = CausePIDs
+	// Nothing else says that memory ran out where the process has no cgroup of its own, as in a pod. If somebody else has
+	// sent SIGKILL at the same time, this is wrong.
+	case signaled && end.code == killed && p.group.s.kills.count() > p.killed:
+		e.Cause = CauseMemory
 	case signaled:
 		e.Cause = CauseSignal
 	default:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,6 +36,32 @@ func limitedGroup(t *testing.T, limited bool) *Group {
 	}
 	t.Cleanup(s.Close)
 	return s.NewGroup()
+}
+
+// Without a cgroup of its own, a process that was killed while the kernel has killed in the cgroup of this program ran out of
+// memory. A process that exits, or is killed at another time, did not.
+func TestCauseOfAKillForMemory(t *testing.T) {
+	events := filepath.Join(t.TempDir(), "memory.events")
+	for _, tt := range []struct {
+		script string
+		cause  Cause
+	}{
+		{"kill -KILL $$", CauseSignal},
+		{"echo oom_kill 8 > " + events + "; kill -KILL $$", CauseMemory},
+		{"echo oom_kill 9 > " + events + "; kill -TERM $$", CauseSignal},
+		{"echo oom_kill 9 > " + events + "; exit 137", CauseExit},
+	} {
+		if err := os.WriteFile(events, []byte("oom 1\noom_kill 7\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g := limitedGroup(t, false)
+		g.s.kills = memoryKills{events}
+		p, r := start(t, g, shell(tt.script))
+		await(t, "the end", p.Done())
+		if r.end.Cause != tt.cause {
+			t.Errorf("%s: got cause %d, want %d", tt.script, r.end.Cause, tt.cause)
+		}
+	}
 }
 
 // TestCauses: the exit of each process has the reason why it ended.

@@ -65,6 +65,7 @@ type Supervisor struct {
 	limits   limitState
 	watchdog watchdog
 	oom      oomScore
+	kills    memoryKills
 	// commandTasks caches the result of CommandTasks.
 	commandTasks func() uint64
 	table        usageTable
@@ -99,7 +100,7 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Supervisor{
-		opts: opts, log: opts.Logger,
+		opts: opts, log: opts.Logger, kills: newMemoryKills(),
 		pids: make(map[int]bool), groups: make(map[*Group]bool), janitors: make(map[*Janitor]bool), keepers: make(map[int]bool),
 		ending: make(chan struct{}, maxEnding), ignored: make(chan os.Signal, 1),
 		child: make(chan os.Signal, 1), checkOrphans: make(chan struct{}, 1), stop: make(chan struct{}),
