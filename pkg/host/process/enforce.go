@@ -113,7 +113,7 @@ func (p *Process) Held() []Held { return p.held }
 
 // startLimits starts the timer of the process.
 func (p *Process) startLimits() {
-	p.startedAt, p.killed = time.Now(), p.group.s.kills.count()
+	p.startedAt = time.Now()
 	if wall := p.spec.Limits.WallTime; wall > 0 {
 		p.mu.Lock()
 		p.limited.timer = time.AfterFunc(wall, func() { p.exceed(CauseTimeout) })

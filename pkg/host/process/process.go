@@ -61,7 +61,7 @@ type Process struct {
 	cause  Cause       // why it is being killed; CauseExit if it is not
 
 	startedAt time.Time
-	killed    uint64 // Supervisor.kills at the start
+	killed    uint64 // Supervisor.kills before the start
 	held      []Held
 	limited   limited
 

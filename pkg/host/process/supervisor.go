@@ -311,7 +311,7 @@ func (g *Group) start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 func (g *Group) newProcess(spec Spec, sink Sink, held []Held) *Process {
 	return &Process{
 		group: g, spec: spec, held: held, sink: sink, gate: make(chan struct{}), finished: make(chan struct{}),
-		win: window{size: clampWindow(spec.Window)},
+		win: window{size: clampWindow(spec.Window)}, killed: g.s.kills.count(),
 	}
 }
 
