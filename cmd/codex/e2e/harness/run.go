@@ -106,6 +106,8 @@ func (r *recoveryRun) connect(ctx context.Context) error {
 	since := time.Now()
 	r.client, err = execclient.DialWebSocket(ctx, "ws://"+r.proxy.Addr(), execclient.Options{
 		ClientName: fmt.Sprintf("recovery-%d", r.seed),
+		// Other tests exhaust the machine at the same time. The session ends after a minute.
+		RecoveryTimeout: 50 * time.Second,
 		OnStateChange: func(s execclient.StateChange) {
 			r.stateChanged(s, &since)
 		},
