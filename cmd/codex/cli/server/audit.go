@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -107,13 +108,17 @@ func findAudit(c *cli.Context) (*auditTrail, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := audit.CheckKey(keyFile); err != nil {
-		return nil, fmt.Errorf("--audit-key: %w", err)
-	}
 	if path != toStdout {
 		if err := audit.CheckFile(path); err != nil {
 			return nil, fmt.Errorf("--audit-log: %w", err)
 		}
+	}
+	if err := audit.CheckKey(keyFile); err != nil {
+		err = fmt.Errorf("--audit-key: %w", err)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = cmdutil.WithAdvice(err, "make that directory, or name a file in another one with --audit-key")
+		}
+		return nil, err
 	}
 	return &auditTrail{
 		opts:    audit.Options{Path: path, MaxBytes: c.Int64("audit-max-bytes"), Continue: word == auditContinue},
