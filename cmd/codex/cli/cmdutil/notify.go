@@ -45,11 +45,25 @@ func FindServiceManager(log *slog.Logger) *ServiceManager {
 	return m
 }
 
-// Tend reports, twice in the time of WatchdogSec, that the program still works, until ctx ends.
-func (m *ServiceManager) Tend(ctx context.Context) {
+// Tend reports, twice in the time of WatchdogSec, that the program still works, until stop is called. Programs
+// call stop after their shutdown, which may take longer.
+func (m *ServiceManager) Tend() (stop func()) {
 	if m == nil || m.watchdog <= 0 {
-		return
+		return func() {}
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m.routineTend(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func (m *ServiceManager) routineTend(ctx context.Context) {
 	tick := time.NewTicker(m.watchdog / 2)
 	defer tick.Stop()
 	for {

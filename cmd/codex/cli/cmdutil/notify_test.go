@@ -3,13 +3,11 @@
 package cmdutil
 
 import (
-	"context"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 )
 
@@ -37,11 +35,7 @@ func TestServiceManager(t *testing.T) {
 			}
 			m.Ready()
 			m.Stopping()
-			ctx, cancel := context.WithCancel(t.Context())
-			var tending sync.WaitGroup
-			tending.Go(func() { m.Tend(ctx) })
-			defer tending.Wait()
-			defer cancel()
+			defer m.Tend()()
 			for _, want := range []string{"READY=1", "STOPPING=1", "WATCHDOG=1", "WATCHDOG=1"} {
 				buf := make([]byte, 64)
 				n, err := conn.Read(buf)

@@ -298,11 +298,7 @@ func serveRendezvous(c *cli.Context, s cmdutil.Streams, srv *rendezvous.Server, 
 	} else {
 		log.Info("listening", "url", url, "pid", os.Getpid())
 		manager := cmdutil.FindServiceManager(log)
-		var tending sync.WaitGroup
-		defer tending.Wait()
-		tendUntil, stopTending := context.WithCancel(context.Background()) // also while the service shuts down
-		defer stopTending()
-		tending.Go(func() { manager.Tend(tendUntil) })
+		defer manager.Tend()()
 		manager.Ready()
 		err = srv.Serve(ctx, l, config)
 		manager.Stopping()

@@ -23,11 +23,7 @@ import (
 func serve(c *cli.Context, s cmdutil.Streams, srv *execserver.Server, f front, log *slog.Logger,
 	manager *cmdutil.ServiceManager, ready func()) error {
 	return untilAsked(c, s, !f.stdin && c.Bool("exit-on-stdin-close"), log, func(ctx context.Context) error {
-		var tending sync.WaitGroup
-		defer tending.Wait()
-		tendUntil, stopTending := context.WithCancel(context.Background()) // also while the server shuts down
-		defer stopTending()
-		tending.Go(func() { manager.Tend(tendUntil) })
+		defer manager.Tend()()
 		defer startMetrics(f.metrics, srv.Metrics(), log)()
 		err := f.serve(ctx, srv, ready)
 		logEnd(ctx, log)
