@@ -54,10 +54,10 @@ func (h SSHHost) Command(line string) (program string, args []string) {
 var plainPath = regexp.MustCompile(`^/[A-Za-z0-9/._+@,-]+$`)
 
 // shared returns the options with which the commands for one machine, user and port share a
-// connection: the first command makes it, and ssh ends it sharedTime after the last one. A user's own
-// options for this, in Args, take precedence, because they come first. Whoever can connect to the
-// socket can run commands on the other machine, so its directory must be private. Without such a
-// directory, or if the path is too long for a socket, nothing is shared.
+// connection: the first command makes it, and ssh ends it sharedTime after the last one. ssh uses the
+// first value of an option, so the user's options in Args take precedence. A process that can connect
+// to the socket can run commands on the other machine, so its directory must be private. Without such
+// a directory, or if the path is too long for a socket, nothing is shared.
 func (h SSHHost) shared() []string {
 	if h.Sockets == "" || runtime.GOOS == "windows" || len(h.Sockets) > maxSocketDir || !plainPath.MatchString(h.Sockets) {
 		return nil
