@@ -32,6 +32,12 @@ func TestDatagramsAreExchanged(t *testing.T) {
 		if n := arrived.Load(); n > 0 {
 			t.Errorf("got %d datagrams outside, want none", n)
 		}
-		works(t, p.run("", "", "exchanged datagrams", host))
+		// Beside other tests the race may be lost in every round of a run.
+		const tries = 10
+		var control outcome
+		for i := 0; i < tries && len(control.breaches()) == 0; i++ {
+			control = p.run("", "", "exchanged datagrams", host)
+		}
+		works(t, control)
 	})
 }

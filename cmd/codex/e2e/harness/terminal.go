@@ -54,7 +54,8 @@ func AtTerminalOf(t *testing.T, name string, args ...string) *User {
 	tty, err := pty.StartWithSize(u.Cmd, &pty.Winsize{Rows: 31, Cols: 97})
 	Must(t, err)
 	u.TTY = tty
-	u.Stop = time.AfterFunc(Patience, func() { _ = u.Cmd.Process.Kill() })
+	// A browser may act for longer than Patience between two texts on the screen.
+	u.Stop = time.AfterFunc(4*Patience, func() { _ = u.Cmd.Process.Kill() })
 	t.Cleanup(func() {
 		u.Stop.Stop()
 		_ = u.Cmd.Process.Kill()
