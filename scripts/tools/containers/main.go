@@ -63,8 +63,9 @@ func container(kind string, uid uint32, rootfs string, binds, command []string) 
 			mount("mqueue", "/dev/mqueue", "nosuid", "noexec", "nodev"),
 			mount("tmpfs", "/dev/shm", "nosuid", "noexec", "nodev", "mode=1777", "size=65536k"),
 			mount("sysfs", "/sys", "nosuid", "noexec", "nodev", "ro"),
-			mount("tmpfs", "/tmp", "nosuid", "nodev", "mode=1777"),
-			mount("tmpfs", "/var/tmp", "nosuid", "nodev", "mode=1777"),
+			// As in an image, setuid programs and devices work there: attacks need them.
+			mount("tmpfs", "/tmp", "mode=1777"),
+			mount("tmpfs", "/var/tmp", "mode=1777"),
 		},
 		Linux: &specs.Linux{MaskedPaths: masked, ReadonlyPaths: readOnly},
 	}
