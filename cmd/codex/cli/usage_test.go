@@ -23,6 +23,11 @@ func TestWrongUse(t *testing.T) {
 		{"ps", `codex has no command "ps"; did you mean codex remote ps? see codex --help`},
 		{"remote ssh", `codex remote has no command "ssh"; did you mean codex remote shell? see codex remote --help`},
 		{"remote port-forward 80", `codex remote has no command "port-forward"; did you mean codex remote forward? see codex remote --help`},
+		{"remote run -v /src:/src -- x", `-v /src:/src: -v is --verbose; the server's own files are used; codex remote sync copies a directory there, and --writable-root lets a sandboxed command write to one; see codex remote run --help`},
+		{"remote kill -11 x", `-11 is no signal that can be sent: give one of -1, -2, -3, -9 and -15, or a name`},
+		{"remote kill -99 x", `-99 is no signal that can be sent: give one of -1, -2, -3, -9 and -15, or a name`},
+		{"remote kill -19 x", `several signals exclude each other: give one of them`},
+		{"remote kill -9 -TERM x", `several signals exclude each other: give one of them`},
 		{"remote run --no-stdin --tty -- x", `--no-stdin and --tty exclude each other: a terminal is an input`},
 		{"remote run -d --retain-bytes 1Q -- x", `invalid value "1Q" for flag -retain-bytes: expected a size such as 8M; see codex remote run --help`},
 		{"man remot", `codex has no command "remot"; did you mean remote? see codex --help`},
@@ -87,6 +92,66 @@ func TestWrongUse(t *testing.T) {
 	} {
 		if code, out, errs := runMain(tt.args); code != cmdutil.ExitUsage || out != "" || errs != "error: "+tt.want+"\n" {
 			t.Errorf("codex %s: %d %q\ngot  %s\nwant error: %s", tt.args, code, out, errs, tt.want)
+		}
+	}
+}
+
+// TestHabits types what users of other programs type. The error says what to type here.
+func TestHabits(t *testing.T) {
+	t.Setenv("CODEX_HOME", t.TempDir())
+	for _, tt := range []struct{ after, words, want string }{
+		{"", "-e=A=b -e --env", "codex remote run -e NAME=VALUE"},
+		{"", "context", "codex environments use?"},
+		{"", "kill exec logs", "did you mean codex remote "},
+		{"", "ssh scp rsync inspect", "did you mean codex remote "},
+		{"environments", "ls ps", "codex environments list?"},
+		{"environments", "switch set default", "codex environments use?"},
+		{"environments", "test ping", "codex environments check?"},
+		{"remote", "scp copy", "codex remote cp?"},
+		{"remote", "rsync", "codex remote sync?"},
+		{"remote", "tunnel", "codex remote forward?"},
+		{"remote", "inspect list jobs", "codex remote ps"},
+		{"remote", "dir", "codex remote ls?"},
+		{"remote", "remove", "codex remote rm?"},
+		{"remote", "rename", "codex remote mv?"},
+		{"remote", "tail", "codex remote logs --tail 10?"},
+		{"remote", "start restart", "codex remote run --detach?"},
+		{"remote", "-e -e=box", "did you mean --env ID?"},
+		{"remote run", "--rm", "leave it out: nothing is left of a command"},
+		{"remote run", "-p -p=80:80 -itp --publish", "did you mean -L, or --forward?"},
+		{"remote run", "--volume=/a:/b --mount", "codex remote sync copies"},
+		{"remote run", "-u --user --user=root", "the user of the server"},
+		{"remote run", "--workdir --workdir=/", "did you mean --cwd?"},
+		{"remote run", "--env-file", "set each variable by -e NAME=VALUE"},
+		{"remote run", "--restart --restart=always", "is not started again"},
+		{"remote run", "--entrypoint", "the command stands behind --"},
+		{"remote run", "--privileged --cap-add", "without --sandbox"},
+		{"remote exec", "--workdir", "did you mean --cwd?"},
+		{"remote exec", "-u --user", "the user of the server"},
+		{"remote exec", "-d --detach", "codex remote run --detach?"},
+		{"remote sync", "-z -avz --compress", "sync does not compress;"},
+		{"remote sync", "-P -avP --progress --partial", "progress is shown;"},
+		{"remote cp", "-a --archive", "did you mean -rp?"},
+		{"remote cp", "-f -rf --force", "existing files are replaced;"},
+		{"remote mv", "-f --force", "existing files are replaced;"},
+		{"remote ls", "-1", "one a line;"},
+		{"remote ls", "-t -lt -R -r -S -d", "codex remote run -- ls?"},
+		{"remote kill", "-l", "signals are INT, TERM"},
+		{"remote stop", "-s --signal", "codex remote kill --signal?"},
+		{"remote ps", "--watch -w", "codex remote top?"},
+		{"remote ps", "-o --format=json --output", "did you mean --json?"},
+		{"remote ps", "-e -A", "did you mean --all?"},
+		{"remote top", "-n -b --once", "codex remote stats?"},
+		{"remote top", "-d --delay", "did you mean --interval?"},
+		{"remote forward", "-L --local", "codex remote forward 3000:8080;"},
+		{"remote forward", "-N -f -fN", "forward runs no command;"},
+		{"remote shell", "-c", "codex remote run -- sh -c?"},
+	} {
+		for word := range strings.FieldsSeq(tt.words) {
+			args := tt.after + " " + word
+			if code, out, errs := runMain(args); code != cmdutil.ExitUsage || out != "" || !strings.Contains(errs, tt.want) || strings.Count(errs, "\n") != 1 {
+				t.Errorf("codex %s: got code %d, stdout %q and %q, want code %d and one line with %q", args, code, out, errs, cmdutil.ExitUsage, tt.want)
+			}
 		}
 	}
 }

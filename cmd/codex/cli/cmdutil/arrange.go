@@ -29,7 +29,7 @@ func arrange(c *cli.Command, name string, args []string) ([]string, error) {
 	if c.SkipFlagParsing {
 		return args, nil
 	}
-	options, operands, err := separate(c, args)
+	options, operands, err := separate(c, name, args)
 	if err != nil {
 		return nil, Usagef("%w see %s --help", err, name)
 	}
@@ -47,7 +47,7 @@ func arrange(c *cli.Command, name string, args []string) ([]string, error) {
 
 // separate returns the options of a command, with their values, and its operands. If there is a --, the
 // operands begin with it.
-func separate(c *cli.Command, args []string) (options, operands []string, err error) {
+func separate(c *cli.Command, name string, args []string) (options, operands []string, err error) {
 	declared := OperandsOf(c)
 	onlyFirst := len(c.Subcommands) > 0 || declared != nil && declared.CommandLine
 	for i := 0; i < len(args); i++ {
@@ -61,7 +61,10 @@ func separate(c *cli.Command, args []string) (options, operands []string, err er
 		default:
 			flag := flagOf(c.Flags, arg)
 			if flag == nil {
-				return nil, nil, unknownFlag(arg, c.Flags)
+				return nil, nil, unknownFlag(name, arg, c.Flags)
+			}
+			if onlyFirst && i+1 < len(args) && mountsVolume(arg, args[i+1]) {
+				return nil, nil, fmt.Errorf("-v %s: -v is --verbose; %s;", args[i+1], copyFiles)
 			}
 			options = append(options, arg)
 			if takesValue(flag) && !strings.Contains(arg, "=") && i+1 < len(args) {
@@ -106,8 +109,11 @@ func find(flags []cli.Flag, name string) cli.Flag {
 }
 
 // unknownFlag returns the error for an option that the command does not have.
-func unknownFlag(option string, flags []cli.Flag) error {
+func unknownFlag(command, option string, flags []cli.Flag) error {
 	option, _, _ = strings.Cut(option, "=")
+	if hint := optionHint(command, option, flags); hint != "" {
+		return fmt.Errorf("unknown flag %s; %s", option, hint)
+	}
 	var names []string
 	for _, flag := range flags {
 		if v, ok := flag.(cli.VisibleFlag); ok && v.IsVisible() {

@@ -3,6 +3,7 @@ package cmdutil
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 )
@@ -21,42 +22,28 @@ func NoCommand(above *cli.Command, word string) error {
 	for _, sub := range above.Subcommands {
 		names = append(names, sub.Name)
 	}
-	hint := ""
-	if meant := otherWord(above, word); meant != "" {
-		hint = fmt.Sprintf(" did you mean %s?", meant)
-	} else if meant := similar(word, names); meant != "" {
-		hint = fmt.Sprintf(" did you mean %s?", meant)
+	hint := commandHint(above, word)
+	if meant := similar(word, names); hint == "" && meant != "" {
+		hint = fmt.Sprintf("did you mean %s?", meant)
 	}
-	return Usagef("%s has no command %q;%s see %s --help", above.HelpName, word, hint, above.HelpName)
+	return Usagef("%s", strings.TrimSpace(fmt.Sprintf("%s has no command %q; %s", above.HelpName, word, hint))+" see "+above.HelpName+" --help")
 }
 
-// otherWords are commands of other programs, and ours that do the same.
-var otherWords = map[string]string{
-	"ssh": "shell", "scp": "cp", "copy": "cp", "rsync": "sync", "port-forward": "forward", "tunnel": "forward", "inspect": "ps --json",
-	"list": "ps", "jobs": "ps", "dir": "ls", "remove": "rm", "rename": "mv", "tail": "logs --tail 10",
-}
-
-// otherWord returns the command that a user of another program means by a word, or "". At the top level that is also
-// the name of a command of codex remote.
-func otherWord(above *cli.Command, word string) string {
-	remote := above
-	if above.HelpName == "codex" {
-		at := slices.IndexFunc(above.Subcommands, func(c *cli.Command) bool { return c.Name == "remote" })
-		if at < 0 {
-			return ""
-		}
-		remote = above.Subcommands[at]
+// commandHint returns the hint for a word that is not a subcommand, or "". At the top level, the names of the commands
+// of codex remote and their hints count, too.
+func commandHint(above *cli.Command, word string) string {
+	hint := hintFor(above.HelpName, word)
+	if strings.Contains(above.HelpName, " ") || hint != "" {
+		return hint
 	}
-	if remote.Name != "remote" {
+	at := slices.IndexFunc(above.Subcommands, func(c *cli.Command) bool { return c.Name == "remote" })
+	if at < 0 {
 		return ""
 	}
-	if slices.ContainsFunc(remote.Subcommands, func(c *cli.Command) bool { return c.Name == word }) {
-		return "codex remote " + word
+	if above.Subcommands[at].Command(word) != nil {
+		return "did you mean codex remote " + word + "?"
 	}
-	if ours := otherWords[word]; ours != "" {
-		return "codex remote " + ours
-	}
-	return ""
+	return hintFor(above.HelpName+" remote", word)
 }
 
 // similar returns the name that has the longest common prefix with a typed word. Of several such names it

@@ -44,7 +44,7 @@ Examples:
 		Flags: []cli.Flag{
 			cmdutil.BothFiles,
 			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envFlag(), verboseFlag(), quietFlag(),
-			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r"}, Usage: "copy directories with all that is in them"},
+			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r", "R"}, Usage: "copy directories with all that is in them"},
 			&cli.BoolFlag{Name: "preserve", Aliases: []string{"p"}, Usage: "preserve times and permissions of the source"},
 			&cli.BoolFlag{Name: "owner", Usage: "preserve owners and groups of the source, by number; needs root on the target's side"},
 			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out names in a directory that match `PATTERN`, or paths if it has a slash; may be repeated"},

@@ -33,19 +33,19 @@ the output of a detached process. A process that has ended already is an error (
 
 Examples:
    codex remote kill build
-   codex remote kill --signal TERM server`,
-		Flags: serverFlags(cmdutil.Handles, &cli.StringFlag{Name: "signal", Aliases: []string{"s"}, Usage: "send the signal `NAME` only"}, scopeFlag()),
+   codex remote kill --signal TERM server
+   codex remote kill -9 server`,
+		Flags: append(serverFlags(cmdutil.Handles, &cli.StringFlag{Name: "signal", Aliases: []string{"s"}, Usage: "send the signal `NAME` only, as -NAME does"}, scopeFlag()), signalFlags()...),
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
 				return cmdutil.Usagef("kill needs the name of a process; codex remote ps --all lists them")
 			}
-			word := strings.TrimPrefix(strings.ToUpper(c.String("signal")), "SIG")
-			signal, known := signalWords[word]
-			if word != "" && !known {
-				return cmdutil.Usagef("--signal must be INT, TERM, KILL, HUP, QUIT, USR1 or USR2, not %q", c.String("signal"))
+			signal, given, err := signalOf(c)
+			if err != nil {
+				return err
 			}
 			return eachTarget(c, s, "killed", func(ctx context.Context, t target) error {
-				if word != "" {
+				if given {
 					return t.signal(ctx, signal)
 				}
 				running, err := t.terminate(ctx)
@@ -56,6 +56,41 @@ Examples:
 			})
 		},
 	}
+}
+
+// signalFlags returns hidden flags for each word of a signal, so that -9, -KILL and -SIGKILL mean the same as for kill(1).
+func signalFlags() []cli.Flag {
+	var flags []cli.Flag
+	for word := range signalWords {
+		flag := &cli.BoolFlag{Name: word, Hidden: true}
+		if word[0] > '9' {
+			flag.Aliases = []string{"SIG" + word}
+		}
+		flags = append(flags, flag)
+	}
+	return flags
+}
+
+// signalOf returns the signal that the options of kill name.
+func signalOf(c *cli.Context) (signal execproto.Signal, given bool, err error) {
+	word := strings.TrimPrefix(strings.ToUpper(c.String("signal")), "SIG")
+	for other := range signalWords {
+		switch {
+		case !c.Bool(other):
+		case c.Count(other) > 1 && other <= "9":
+			// The library takes -11, a signal that cannot be sent, as -1 -1.
+			return signal, false, cmdutil.Usagef("-%s%s is no signal that can be sent: give one of -1, -2, -3, -9 and -15, or a name", other, other)
+		case word != "" && signalWords[word] != signalWords[other]:
+			return signal, false, cmdutil.Usagef("several signals exclude each other: give one of them")
+		default:
+			word = other
+		}
+	}
+	signal, known := signalWords[word]
+	if word != "" && !known {
+		return signal, false, cmdutil.Usagef("--signal must be INT, TERM, KILL, HUP, QUIT, USR1 or USR2, not %q", c.String("signal"))
+	}
+	return signal, known, nil
 }
 
 func remoteStopCommand(s cmdutil.Streams) *cli.Command {

@@ -210,7 +210,9 @@ func parseEnv(variables, env []string) (map[string]string, error) {
 	return set, nil
 }
 
-func cwdFlag(usage string) cli.Flag { return &cli.StringFlag{Name: "cwd", Usage: usage} }
+func cwdFlag(usage string) cli.Flag {
+	return &cli.StringFlag{Name: "cwd", Aliases: []string{"w"}, Usage: usage}
+}
 
 func envVarFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "env-var", Aliases: []string{"e"}, Usage: "set `NAME=VALUE` for the command; may be repeated"}

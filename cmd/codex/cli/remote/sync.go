@@ -20,6 +20,7 @@ func remoteSyncCommand(s cmdutil.Streams) *cli.Command {
 differ there. One of the two begins with a colon and is the server's. Files are equal
 if their sizes and times are, or with --checksum their contents. Copies get the
 permissions and times of their source. TARGET is created if it does not exist.
+Unlike rsync, SOURCE and SOURCE/ mean the same: what is in the directory.
 
 With --delete, files that only TARGET has are removed. Files that --exclude or --git
 leaves out are never removed, and no file is if a part of SOURCE could not be read.
@@ -43,6 +44,7 @@ Examples:
 			&cli.BoolFlag{Name: "checksum", Usage: "compare contents in place of sizes and times"},
 			&cli.BoolFlag{Name: "git", Usage: "leave out .git and the files that .gitignore files of the source name"},
 			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "keep copying changes of the source until Ctrl-C; a local source needs Linux"},
+			&cli.BoolFlag{Name: "archive", Aliases: []string{"a", "r"}, Usage: "accepted for compatibility with rsync; directories are always copied with times, permissions and links"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "print what would be copied and removed, and change nothing"},
 		),
 		Action: func(c *cli.Context) error { return syncFiles(c, s) },
