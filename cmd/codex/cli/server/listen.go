@@ -105,7 +105,7 @@ func (f *listening) add(ctx context.Context, where listenOn) error {
 	if where.socket != "" {
 		url = "unix://" + where.socket
 		if l.Listener, err = websocket.ListenUnix(ctx, where.socket); err != nil {
-			return fmt.Errorf("listen on %s: %w", url, withoutAddress(err))
+			return fmt.Errorf("listen on %s: %w", url, cmdutil.WithoutAddress(err))
 		}
 	} else {
 		if l, err = listenPort(ctx, where); err != nil {
@@ -130,26 +130,7 @@ func (l *listenOn) check() error {
 		return fmt.Errorf("--listen %s is not a loopback address: anybody who can connect to it could run commands as this user; "+
 			"add --ws-auth, or --allow-unauthenticated-bind if that is what you want", l.text)
 	}
-	return checkAddress(l.addr)
-}
-
-// checkAddress returns an error if this machine does not have an IP address. It takes any free port for
-// a moment, because a running server may have the right one.
-func checkAddress(addr netip.AddrPort) error {
-	free := netip.AddrPortFrom(addr.Addr(), 0)
-	l, err := net.Listen(family(free), free.String())
-	if err != nil {
-		return listenError(addr, err)
-	}
-	return l.Close()
-}
-
-// family returns the network of an address. "tcp" would also listen on IPv6 for the IPv4 wildcard address.
-func family(addr netip.AddrPort) string {
-	if addr.Addr().Is4() {
-		return "tcp4"
-	}
-	return "tcp6"
+	return cmdutil.CheckAddress(l.addr)
 }
 
 // listenPort listens on a TCP port.
@@ -159,9 +140,9 @@ func listenPort(ctx context.Context, where listenOn) (execserver.Listener, error
 	if loopback {
 		config.SetMultipathTCP(false) // the network has only one path, and the check whether the kernel supports Multipath TCP takes 70 microseconds
 	}
-	l, err := config.Listen(ctx, family(where.addr), where.addr.String())
+	l, err := config.Listen(ctx, cmdutil.Family(where.addr), where.addr.String())
 	if err != nil {
-		return execserver.Listener{}, listenError(where.addr, err)
+		return execserver.Listener{}, cmdutil.ListenError(where.addr, err)
 	}
 	return execserver.Listener{Listener: l, TLS: where.rules.tls, AnyPeer: where.rules.anyPeer && !loopback}, nil
 }
@@ -212,22 +193,6 @@ func tlsFiles(c *cli.Context) (cmdutil.TLSFiles, error) {
 
 // isEncrypted reports whether the URL of a --listen uses TLS.
 func isEncrypted(url string) bool { return strings.HasPrefix(url, "wss://") }
-
-// listenError adds advice to an error of listening on a port.
-func listenError(addr netip.AddrPort, err error) error {
-	err = withoutAddress(err)
-	return fmt.Errorf("listen on %s: %w%s", addr, err, cmdutil.ListenHint(err))
-}
-
-// withoutAddress removes the address from an error, because the message around it will have the
-// address.
-func withoutAddress(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
-		return op.Err
-	}
-	return err
-}
 
 // listenOn is a parsed --listen.
 type listenOn struct {

@@ -24,7 +24,7 @@ func serve(c *cli.Context, s cmdutil.Streams, srv *execserver.Server, f front, l
 	manager *cmdutil.ServiceManager, ready func()) error {
 	return untilAsked(c, s, !f.stdin && c.Bool("exit-on-stdin-close"), log, func(ctx context.Context) error {
 		defer manager.Tend()()
-		defer startMetrics(f.metrics, srv.Metrics(), log)()
+		defer cmdutil.StartMetrics(f.metrics, srv.Metrics(), log)()
 		err := f.serve(ctx, srv, ready)
 		logEnd(ctx, log)
 		manager.Stopping()

@@ -151,7 +151,7 @@ func prepare(c *cli.Context, s cmdutil.Streams) (*prepared, error) {
 	if p.opts, err = serverOptions(c, p.log); err != nil {
 		return nil, err
 	}
-	if p.metrics, err = metricsAddress(c); err != nil {
+	if p.metrics, err = cmdutil.MetricsAddress(c); err != nil {
 		return nil, err
 	}
 	if p.trail, err = findAudit(c); err != nil {
@@ -193,7 +193,7 @@ func (p *prepared) run(c *cli.Context, s cmdutil.Streams, options *cmdutil.Optio
 		}
 	}
 	var err error
-	if f.metrics, err = listenMetrics(p.metrics); err != nil {
+	if f.metrics, err = cmdutil.ListenMetrics(p.metrics); err != nil {
 		f.closeUnused()
 		return err
 	}

@@ -1,4 +1,4 @@
-package server
+package cmdutil
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 
-	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/wire/websocket"
 	"github.com/urfave/cli/v2"
 )
@@ -18,36 +17,36 @@ import (
 // connection, and few such services exist.
 const maxScrapers = 16
 
-// metricsAddress returns the address of --metrics-listen. It is invalid if the option is not given.
-func metricsAddress(c *cli.Context) (netip.AddrPort, error) {
+// MetricsAddress returns the address of --metrics-listen. It is invalid if the option is not given.
+func MetricsAddress(c *cli.Context) (netip.AddrPort, error) {
 	where := c.String("metrics-listen")
-	if !cmdutil.IsSet(c, "metrics-listen") {
+	if !IsSet(c, "metrics-listen") {
 		return netip.AddrPort{}, nil
 	}
 	addr, err := netip.ParseAddrPort(where)
 	if err != nil {
-		return netip.AddrPort{}, cmdutil.Usagef("--metrics-listen %q: expected IP:PORT", where)
+		return netip.AddrPort{}, Usagef("--metrics-listen %q: expected IP:PORT", where)
 	}
-	if err := checkAddress(addr); err != nil {
+	if err := CheckAddress(addr); err != nil {
 		return netip.AddrPort{}, fmt.Errorf("--metrics-listen: %w", err)
 	}
 	return addr, nil
 }
 
-// listenMetrics listens on an address. It returns nil if the address is invalid.
-func listenMetrics(addr netip.AddrPort) (net.Listener, error) {
+// ListenMetrics listens on an address. It returns nil if the address is invalid.
+func ListenMetrics(addr netip.AddrPort) (net.Listener, error) {
 	if !addr.IsValid() {
 		return nil, nil
 	}
 	l, err := net.Listen("tcp", addr.String())
 	if err != nil {
-		return nil, fmt.Errorf("--metrics-listen: %w", listenError(addr, err))
+		return nil, fmt.Errorf("--metrics-listen: %w", ListenError(addr, err))
 	}
 	return l, nil
 }
 
-// startMetrics serves metrics on l until stop is called. l may be nil.
-func startMetrics(l net.Listener, handler http.Handler, log *slog.Logger) (stop func()) {
+// StartMetrics serves metrics on l until stop is called. l may be nil.
+func StartMetrics(l net.Listener, handler http.Handler, log *slog.Logger) (stop func()) {
 	if l == nil {
 		return func() {}
 	}
