@@ -418,6 +418,38 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// TestPrivateMetrics: with PrivateMetrics, clients of the service do not get the metrics, and the
+// handler of the metrics serves nothing else.
+func TestPrivateMetrics(t *testing.T) {
+	s := start(t, Options{PrivateMetrics: true})
+	if w := s.get("/metrics"); w.Code != http.StatusNotFound {
+		t.Errorf("/metrics of the service: got status %d, want 404", w.Code)
+	}
+	for _, tt := range []struct {
+		path, origin string
+		want         int
+	}{
+		{"/metrics", "", http.StatusOK},
+		{"/metrics", "http://x.test", http.StatusForbidden},
+		{"/status", "", http.StatusNotFound},
+		{"/relay", "", http.StatusNotFound},
+		{"/cloud/environment/env/connect", "", http.StatusNotFound},
+	} {
+		r := httptest.NewRequest(http.MethodGet, tt.path, nil)
+		if tt.origin != "" {
+			r.Header.Set("Origin", tt.origin)
+		}
+		w := httptest.NewRecorder()
+		s.Metrics().ServeHTTP(w, r)
+		if w.Code != tt.want {
+			t.Errorf("%s of the metrics' handler, origin %q: got status %d, want %d", tt.path, tt.origin, w.Code, tt.want)
+		}
+		if has := strings.Contains(w.Body.String(), "rendezvous_environments 0\n"); has != (tt.want == http.StatusOK) {
+			t.Errorf("%s of the metrics' handler: got metrics %v", tt.path, has)
+		}
+	}
+}
+
 func TestHealthAndMetrics(t *testing.T) {
 	s := start(t, Options{})
 	s.executor("env")

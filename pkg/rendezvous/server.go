@@ -37,6 +37,8 @@ type Options struct {
 	// nil: the service is one process.
 	State State
 	Bus   Bus
+	// PrivateMetrics serves /metrics by Metrics only, and not to the clients of the service.
+	PrivateMetrics bool
 	// PingInterval is how often a peer is pinged. A peer that sends nothing for two and a half
 	// intervals counts as lost. 0: DefaultPingInterval.
 	PingInterval time.Duration
@@ -203,11 +205,26 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("GET "+relayPath, s.serveRelay)
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", s.serveReady)
-	mux.HandleFunc("GET /metrics", s.serveMetrics)
+	if !s.opts.PrivateMetrics {
+		mux.HandleFunc("GET /metrics", s.serveMetrics)
+	}
 	mux.HandleFunc("GET /status", s.serveStatus)
 	mux.Handle("GET /{$}", http.RedirectHandler("/status", http.StatusFound))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &apiError{http.StatusNotFound, "not_found", "nothing exists at " + r.Method + " " + r.URL.Path})
+	})
+	return mux
+}
+
+// Metrics returns a handler that serves /metrics alone. Requests with an Origin come from web pages and are refused.
+func (s *Server) Metrics() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Header.Values("Origin")) > 0 {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		s.serveMetrics(w, r)
 	})
 	return mux
 }

@@ -56,6 +56,7 @@ func TestCheckConfigFindsWhatKeepsAServiceFromStarting(t *testing.T) {
 	for file, want := range map[string]string{
 		"listen = '0.0.0.0:0'":                                "--allow-plaintext-bind",
 		"listen = 'nowhere'":                                  "--listen nowhere",
+		"metrics-listen = 'nowhere'":                          "--metrics-listen",
 		"public-url = 'ftp://x.test'":                         "--public-url",
 		"tls-cert = '/nonexistent'\ntls-key = '/nonexistent'": "--tls-cert",
 		"nats = 'nats://x.test'\nnats-ca = '/nonexistent'":    "--nats-ca",

@@ -39,7 +39,8 @@ an agent, connects to it by the id of its environment. Their traffic is encrypte
 end to end. Both need a token: see codex rendezvous token --help.
 
 The URL of the service is the first line on stdout; logs go to stderr. It serves
-/healthz, /readyz, /metrics (for Prometheus) and, to holders of a token, /status.
+/healthz, /readyz, /metrics (for Prometheus; with --metrics-listen on a port of its own)
+and, to holders of a token, /status.
 
 Tokens must not be sent without encryption. So without --tls-cert the service listens on
 a loopback address only. If a proxy in front of it does the encryption, use
@@ -78,6 +79,7 @@ func serviceFlags() []cli.Flag {
 		tokensFlag(),
 		&cli.StringFlag{Name: "public-url", Usage: "the `URL` under which clients reach the service, if it is behind a proxy, which sees all tokens"},
 		&cli.BoolFlag{Name: "allow-plaintext-bind", Usage: "listen without TLS on an address that is not loopback"},
+		&cli.StringFlag{Name: "metrics-listen", Usage: "serve /metrics, for Prometheus, on `IP:PORT` without authentication, instead of on --listen"},
 	}, natsFlags(), []cli.Flag{cmdutil.HomeFlag()}, cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName, "config"))
 }
 
@@ -174,7 +176,14 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	if err != nil {
 		return err
 	}
-	opts := rendezvous.Options{Tokens: tokens, Logger: log, Version: cmdutil.Version(), PublicURL: c.String("public-url"), StateFile: stateFile(c, shared != nil)}
+	metrics, err := cmdutil.MetricsAddress(c)
+	if err != nil {
+		return err
+	}
+	opts := rendezvous.Options{
+		Tokens: tokens, Logger: log, Version: cmdutil.Version(), PublicURL: c.String("public-url"), StateFile: stateFile(c, shared != nil),
+		PrivateMetrics: metrics.IsValid(),
+	}
 	if err := opts.Check(); err != nil {
 		return flagged(err)
 	}
@@ -185,11 +194,22 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	if err != nil {
 		return err
 	}
+	scraped, err := cmdutil.ListenMetrics(metrics)
+	if err != nil {
+		_ = listener.Close()
+		return err
+	}
+	closeUnused := func() {
+		_ = listener.Close()
+		if scraped != nil {
+			_ = scraped.Close()
+		}
+	}
 	var node *natsbus.Node
 	if shared != nil {
 		node, err = natsbus.Connect(c.Context, *shared)
 		if err != nil {
-			_ = listener.Close()
+			closeUnused()
 			return fmt.Errorf("--nats: %w", err)
 		}
 		defer node.Close()
@@ -197,7 +217,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	}
 	srv, err := rendezvous.New(c.Context, opts)
 	if err != nil {
-		_ = listener.Close()
+		closeUnused()
 		if errors.Is(err, rendezvous.ErrLocked) {
 			err = cmdutil.WithAdvice(err, "another codex rendezvous uses this file: give each its own --state, or make them one service with --nats")
 		}
@@ -208,6 +228,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 		Can: func(option string) bool { return option == "log-level" }, Apply: cmdutil.SetLogLevel,
 	}
 	defer cmdutil.OnHangup(again.Reload)()
+	defer cmdutil.StartMetrics(scraped, srv.Metrics(), log)()
 	return serveRendezvous(c, s, srv, listener, config, node, log)
 }
 
