@@ -270,20 +270,7 @@ func (srv *Server) servePort(w http.ResponseWriter, r *http.Request) {
 	case "/":
 		srv.serveRoot(w, r)
 	case "/readyz", "/livez", "/healthz":
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			w.WriteHeader(http.StatusMethodNotAllowed)
-			return
-		}
-		if r.URL.Path == "/readyz" && srv.opts.Audit != nil && srv.opts.Audit.Log.Health().Refuses {
-			http.Error(w, "the audit log cannot be written: the server accepts no new work", http.StatusServiceUnavailable)
-			return
-		}
-		if r.URL.Path == "/readyz" && srv.opts.RequireSandbox && srv.CheckSandbox() != nil {
-			http.Error(w, "commands cannot be confined here; the log has the reason", http.StatusServiceUnavailable)
-			return
-		}
-		w.WriteHeader(http.StatusOK)
+		srv.serveHealth(w, r)
 	case statuspage.Path:
 		if srv.keeper != nil {
 			w.WriteHeader(http.StatusNotFound)
@@ -294,6 +281,36 @@ func (srv *Server) servePort(w http.ResponseWriter, r *http.Request) {
 		srv.serveMetrics(w, r)
 	default:
 		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+// serveHealth answers whether the server lives, and at /readyz whether it accepts new work.
+func (srv *Server) serveHealth(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	if r.URL.Path == "/readyz" {
+		if reason := srv.unready(); reason != "" {
+			http.Error(w, reason, http.StatusServiceUnavailable)
+			return
+		}
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+// unready returns the reason why the server accepts no new work; empty: it does.
+func (srv *Server) unready() string {
+	switch {
+	case srv.opts.Audit != nil && srv.opts.Audit.Log.Health().Refuses:
+		return "the audit log cannot be written: the server accepts no new work"
+	case srv.opts.RequireSandbox && srv.CheckSandbox() != nil:
+		return "commands cannot be confined here; the log has the reason"
+	case srv.opts.RequireRelay && !srv.Remote().IsConnected():
+		return "the server is not connected to the relay; the log has the reason"
+	default:
+		return ""
 	}
 }
 

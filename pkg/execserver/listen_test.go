@@ -71,3 +71,41 @@ func TestReadyNeedsASandbox(t *testing.T) {
 		}
 	}
 }
+
+// TestReadyNeedsTheRelay: with RequireRelay, a server is ready while it is connected. The port of the metrics says so,
+// because such a server has no other.
+func TestReadyNeedsTheRelay(t *testing.T) {
+	srv, err := New(Options{RequireRelay: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := srv.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, tt := range []struct {
+		when   string
+		change func()
+		want   int
+	}{
+		{"before it has connected", func() {}, http.StatusServiceUnavailable},
+		{"connected", srv.Remote().Connected, http.StatusOK},
+		{"when it has lost the connection", srv.Remote().Disconnected, http.StatusServiceUnavailable},
+	} {
+		tt.change()
+		for path, want := range map[string]int{"/readyz": tt.want, "/livez": http.StatusOK, "/healthz": http.StatusOK, "/metrics": http.StatusOK, "/status": http.StatusNotFound} {
+			w := httptest.NewRecorder()
+			srv.Metrics().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+			if w.Code != want {
+				t.Errorf("%s, %s: got status %d, want %d", tt.when, path, w.Code, want)
+			}
+		}
+	}
+	r := httptest.NewRequest(http.MethodGet, "/livez", nil)
+	r.Header.Set("Origin", "http://x.test")
+	w := httptest.NewRecorder()
+	if srv.Metrics().ServeHTTP(w, r); w.Code != http.StatusForbidden {
+		t.Errorf("/livez for a web page: got status %d, want 403", w.Code)
+	}
+}

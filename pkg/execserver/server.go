@@ -67,6 +67,9 @@ type Options struct {
 	AnyPeer bool
 	// RequireSandbox makes /readyz fail if CheckSandbox does.
 	RequireSandbox bool
+	// RequireRelay makes /readyz fail while Remote is not connected. A server whose clients come
+	// through a relay sets it.
+	RequireRelay bool
 	// AllowUnconfinedReaders permits clients with the role read to read without a sandbox, if
 	// none can be made. Otherwise their file requests are refused.
 	AllowUnconfinedReaders bool
@@ -415,10 +418,21 @@ func (srv *Server) routineEnd(sessions []*session) {
 }
 
 // Metrics returns a handler that answers GET and HEAD of /metrics with the server's metrics, for
-// Prometheus (docs/spec/wire.md §1.2). It does not authenticate, because the metrics name no
-// session, process, path or command. Requests with an Origin come from web pages and are
-// refused.
-func (srv *Server) Metrics() http.Handler { return srv.metrics }
+// Prometheus, and of /readyz, /livez and /healthz like the listening port (docs/spec/wire.md §1.2).
+// It does not authenticate, because the metrics name no session, process, path or command. Requests
+// with an Origin come from web pages and are refused.
+func (srv *Server) Metrics() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/readyz", "/livez", "/healthz":
+			if len(r.Header.Values("Origin")) == 0 {
+				srv.serveHealth(w, r)
+				return
+			}
+		}
+		srv.metrics.ServeHTTP(w, r)
+	})
+}
 
 // Remote returns the counter of registrations and of connections to a relay.
 func (srv *Server) Remote() *observe.Remote { return srv.metrics.Remote() }

@@ -347,6 +347,13 @@ func (r *Remote) Connected() {
 	r.once, r.open = true, true
 }
 
+// IsConnected reports whether the server is connected to the relay.
+func (r *Remote) IsConnected() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.open
+}
+
 // Disconnected records that the connection to the relay has ended.
 func (r *Remote) Disconnected() {
 	r.mu.Lock()

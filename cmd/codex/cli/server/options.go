@@ -108,6 +108,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 			NoLocalSockets: c.Bool("sandbox-no-local-sockets"),
 		},
 		RequireSandbox:             c.Bool("require-sandbox"),
+		RequireRelay:               cmdutil.IsSet(c, "remote"),
 		AllowUnconfinedReaders:     c.Bool("allow-unconfined-readers"),
 		ProxyPrivateIPsViaUpstream: c.Bool("proxy-private-ips-via-upstream"),
 		TCPUpstream:                upstream,
