@@ -151,8 +151,7 @@ func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
 		c.wait(rq, lane, cl)
 	case !c.lanes.submit(c.ctx, lane, job{bytes: rq.size(), slow: cl.slow, run: func() { rq.run(c.ctx, cl) }}):
 		c.drop(cl)
-		rq.release()
-		c.srv.events.RequestDone.Tell(observe.RequestEnd{Request: &rq.seen, Err: errEnded, Unanswered: true})
+		rq.abandon()
 	}
 }
 
@@ -257,10 +256,17 @@ func (rq *request) release() {
 
 // answer sends a result, or an error if err is not nil. If the connection has ended, it drops
 // the answer.
+//
+// A request that was cancelled because the connection ends gets no answer, even if the connection could still send
+// one. Scenario: the server shuts down while codex remote logs -f waits for output. An error would be
+// the end of the request for the client; without an answer the client connects again and repeats the request.
 func (rq *request) answer(r reply.Result, err error) {
-	if err != nil {
+	switch {
+	case errors.Is(err, context.Canceled) && rq.c.ctx.Err() != nil:
+		rq.abandon()
+	case err != nil:
 		rq.fail(err)
-	} else {
+	default:
 		rq.release()
 		rq.c.srv.events.RequestDone.Tell(observe.RequestEnd{Request: &rq.seen})
 		rq.send(r)
@@ -268,6 +274,12 @@ func (rq *request) answer(r reply.Result, err error) {
 	if rq.parked > 0 {
 		rq.c.lanes.unpark(rq.parked)
 	}
+}
+
+// abandon ends the request without an answer.
+func (rq *request) abandon() {
+	rq.release()
+	rq.c.srv.events.RequestDone.Tell(observe.RequestEnd{Request: &rq.seen, Err: errEnded, Unanswered: true})
 }
 
 // send sends a result.

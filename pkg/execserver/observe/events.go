@@ -254,7 +254,7 @@ const UnknownMethod = "unknown"
 type RequestEnd struct {
 	*Request
 	Err error // nil: the answer is a result
-	// Unanswered means that the connection ended before the request could run.
+	// Unanswered means that the connection ended before the request was answered.
 	Unanswered bool
 }
 
