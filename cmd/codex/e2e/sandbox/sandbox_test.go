@@ -221,6 +221,18 @@ func TestRemoteRunInASandbox(t *testing.T) {
 			t.Errorf("%s: says of a denial: %q", tt.name, errs)
 		}
 	}
+	// Advice about a profile in a file names the option of the file.
+	file := filepath.Join(t.TempDir(), "profile.json")
+	harness.Must(t, os.WriteFile(file, []byte(profile(beside)), 0o600))
+	run := func(args ...string) (out, errs string, code int) {
+		return harness.Run(t, "", append([]string{"remote", "run", "--url", url, "--cwd", workspace, "--profile-file", file}, args...)...)
+	}
+	if _, errs, code := run("--", "sh", "-c", "echo n >made || exit 5"); code != 5 || !strings.Contains(errs, denied+"to allow more change the profile of --profile-file\n") {
+		t.Errorf("--profile-file: got code %d, %q; want 5 and advice that names --profile-file", code, errs)
+	}
+	if _, errs, code := run("--network", "--", "true"); code != 2 || !strings.Contains(errs, "cannot be used with --profile-file") {
+		t.Errorf("--profile-file --network: got code %d, %q; want 2 and an error that names --profile-file", code, errs)
+	}
 	// On a terminal the hint comes after the output.
 	out, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--cwd", workspace, "--tty", "--sandbox", "read-only", "--", "sh", "-c", "echo y >made || exit 5")
 	if code != 5 || !strings.Contains(out, "Read-only") || !strings.HasPrefix(errs, denied) {
