@@ -708,3 +708,47 @@ func TestExpect(t *testing.T) {
 		}
 	}
 }
+
+// TestTheChangedLineIsNamed changes one line of a trail of two files. The error must name the line that was changed, not
+// the one whose digest no longer fits.
+func TestTheChangedLineIsNamed(t *testing.T) {
+	path := logPath(t)
+	l, key := newLog(t, path, nil)
+	for i := range 5 {
+		must(t, l.Append(Event{Kind: EventProcessStarted, Process: fmt.Sprint("process-", i)}))
+	}
+	must(t, l.Close())
+	text, err := os.ReadFile(path)
+	must(t, err)
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	lines = lines[:len(lines)-1] // opened, 5 processes, signature
+	process, prev := []byte("process-"), []byte(`"prev":"`)
+	for _, tt := range []struct {
+		name  string
+		line  int    // that is changed
+		after []byte // what stands before the changed byte
+		cut   int    // lines in the first file
+		want  string
+	}{
+		{"a member", 3, process, 7, "line 3: the audit trail is broken: it was changed after it was written: line 4 has the digest of another line"},
+		{"the digest of its predecessor", 4, prev, 7, "line 4: the audit trail is broken: it was changed after it was written: line 5 has the digest of another line"},
+		{"the last line before a signature", 6, process, 7, "line 6: the audit trail is broken: it or line 7 was changed after it was written"},
+		{"the last line of a file", 3, process, 3, "line 1: the audit trail is broken: the last line of the file before it was changed after it was written: line 1 has the digest of another line"},
+		{"the first line of a file", 4, prev, 3, "line 1: the audit trail is broken: it was changed after it was written: line 2 has the digest of another line"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			trail := slices.Clone(lines)
+			line := bytes.Clone(trail[tt.line-1])
+			line[bytes.Index(line, tt.after)+len(tt.after)] ^= 1
+			trail[tt.line-1] = line
+			v := Verifier{Key: key}
+			err := v.File(bytes.NewReader(bytes.Join(trail[:tt.cut], nil)), nil)
+			if err == nil {
+				err = v.File(bytes.NewReader(bytes.Join(trail[tt.cut:], nil)), nil)
+			}
+			if err == nil || err.Error() != tt.want || !errors.Is(err, ErrTrail) {
+				t.Errorf("got  %v\nwant %s", err, tt.want)
+			}
+		})
+	}
+}

@@ -104,13 +104,40 @@ func (v *Verifier) File(r io.Reader, each func(*Line) error) error {
 		case err != nil:
 			return err
 		}
-		line, err := v.line(n, bytes.TrimSuffix(text, []byte{'\n'}))
+		text = bytes.TrimSuffix(text, []byte{'\n'})
+		line, err := v.line(n, text)
+		if errors.Is(err, errPredecessor) {
+			return changed(n, sha256.Sum256(text), lines)
+		}
 		if err == nil && each != nil {
 			err = each(line)
 		}
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// errPredecessor means that a line does not have the digest of the line before it.
+var errPredecessor = errors.New("the line has another digest of the line before it")
+
+// changed returns the error of line n, whose own digest is sum, with the digest of another predecessor. Either the
+// line before was changed, or line n was. The line after it, if there is one, has the digest that line n had.
+func changed(n int, sum digest, after *bufio.Reader) error {
+	const why = "it was changed after it was written: line %d has the digest of another line"
+	var next *record
+	if text, err := after.ReadSlice('\n'); err == nil {
+		next, _ = parse(bytes.TrimSuffix(text, []byte{'\n'}))
+	}
+	switch {
+	case next != nil && next.Prev != sum.String():
+		return broken(n, why, n+1)
+	case n == 1:
+		return broken(n, "the last line of the file before it was changed after it was written: line 1 has the digest of another line")
+	case next == nil:
+		return broken(n-1, "it or line %d was changed after it was written", n)
+	default:
+		return broken(n-1, why, n)
 	}
 }
 
@@ -129,7 +156,7 @@ func (v *Verifier) line(n int, text []byte) (*Line, error) {
 	case r.Seq != v.Last+1:
 		return nil, broken(n, "it has the number %d, expected %d", r.Seq, v.Last+1)
 	case r.Prev != v.last.String():
-		return nil, broken(n, "the record before it was changed after it was written")
+		return nil, errPredecessor
 	}
 	if r.Kind == EventSignature || r.Key != "" || r.Signature != "" {
 		// The signature covers this exact JSON text.
@@ -166,7 +193,7 @@ func (v *Verifier) signature(n int, r *record) error {
 	}
 	signed, err := r.signedText()
 	if err != nil || !ed25519.Verify(v.Key, signed, signature) {
-		return broken(n, "its signature is wrong")
+		return broken(n, "its signature is wrong: a record after number %d was changed after it was written", v.Signed)
 	}
 	v.Signatures++
 	v.Signed = r.Seq
