@@ -160,8 +160,14 @@ func TestHabits(t *testing.T) {
 func TestRefusedUse(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("CODEX_HOME", home)
+	const listenForms = "\nhint: --listen takes ws://IP:PORT or wss://IP:PORT (port 0: any free one), unix:///PATH or stdio"
 	for _, tt := range []struct{ args, want string }{
-		{"exec-server --listen http://x", "unsupported --listen URL `http://x`; expected `ws://IP:PORT` or `stdio`"},
+		{"exec-server --listen http://x", "unsupported --listen URL `http://x`; expected `ws://IP:PORT` or `stdio`" + listenForms},
+		{"exec-server --listen tcp://127.0.0.1:0", "unsupported --listen URL `tcp://127.0.0.1:0`; expected `ws://IP:PORT` or `stdio`" + listenForms},
+		{"exec-server --listen ws://127.0.0.1", "invalid websocket --listen URL `ws://127.0.0.1`; expected `ws://IP:PORT`" + listenForms},
+		{"exec-server --listen ws://127.0.0.1:99999", "invalid websocket --listen URL `ws://127.0.0.1:99999`; expected `ws://IP:PORT`" + listenForms},
+		{"exec-server --listen ws://localhost:0", "invalid websocket --listen URL `ws://localhost:0`; expected `ws://IP:PORT`\nhint: --listen takes an address, not a name: ws://127.0.0.1:0"},
+		{"exec-server --listen ws://box.example:8765", "invalid websocket --listen URL `ws://box.example:8765`; expected `ws://IP:PORT`\nhint: --listen takes an address of this machine, not a name; ip address shows them"},
 		{"exec-server --listen ws://0.0.0.0:0", "--listen ws://0.0.0.0:0 is not a loopback address: anybody who can connect to it could run commands as this user; add --ws-auth, or --allow-unauthenticated-bind if that is what you want"},
 		{"exec-server --ws-auth capability-token", "--ws-auth capability-token needs a token; add --ws-token-file FILE, --ws-token-sha256 HEX or --ws-tokens FILE"},
 		{"exec-server token create --role run --cwd /nosuch", "--cwd: lstat /nosuch: no such file or directory"},

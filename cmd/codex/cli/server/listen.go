@@ -232,6 +232,25 @@ func parseListeners(urls []string) ([]listenOn, error) {
 	return list, nil
 }
 
+// listenForms is the advice on a URL of --listen. The errors have the text of Codex CLI, which names only some forms.
+const listenForms = "--listen takes ws://IP:PORT or wss://IP:PORT (port 0: any free one), unix:///PATH or stdio"
+
+// addressHint returns the advice on a URL of --listen without a valid address and port.
+func addressHint(url string) string {
+	scheme, rest, _ := strings.Cut(url, "://")
+	host, port, err := net.SplitHostPort(strings.TrimSuffix(rest, "/"))
+	if err != nil || host == "" {
+		return listenForms
+	}
+	if strings.EqualFold(host, "localhost") {
+		return fmt.Sprintf("--listen takes an address, not a name: %s://127.0.0.1:%s", scheme, port)
+	}
+	if _, err := netip.ParseAddr(host); err != nil {
+		return "--listen takes an address of this machine, not a name; ip address shows them"
+	}
+	return listenForms
+}
+
 // parseListen parses ws://IP:PORT, wss://IP:PORT, unix:///PATH or stdio.
 func parseListen(url string) (listenOn, error) {
 	if url == "stdio" || url == "stdio://" {
@@ -246,11 +265,11 @@ func parseListen(url string) (listenOn, error) {
 	rest, encrypted := strings.CutPrefix(url, "wss://")
 	rest, plain := strings.CutPrefix(rest, "ws://")
 	if encrypted == plain {
-		return listenOn{}, fmt.Errorf("unsupported --listen URL `%s`; expected `ws://IP:PORT` or `stdio`", url)
+		return listenOn{}, cmdutil.WithAdvice(fmt.Errorf("unsupported --listen URL `%s`; expected `ws://IP:PORT` or `stdio`", url), listenForms)
 	}
 	addr, err := netip.ParseAddrPort(strings.TrimSuffix(rest, "/"))
 	if err != nil {
-		return listenOn{}, fmt.Errorf("invalid websocket --listen URL `%s`; expected `ws://IP:PORT`", url)
+		return listenOn{}, cmdutil.WithAdvice(fmt.Errorf("invalid websocket --listen URL `%s`; expected `ws://IP:PORT`", url), addressHint(url))
 	}
 	return listenOn{addr: addr, tls: encrypted}, nil
 }

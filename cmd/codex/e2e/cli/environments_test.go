@@ -41,7 +41,8 @@ func TestExecServerOptions(t *testing.T) {
 		{"identity with an id", "", nil, []string{"--use-agent-identity-auth", "--environment-id", "e"}, 2, missing + "  --remote <URL>" + usage(" --use-agent-identity-auth")},
 		{"id and name without remote", "", nil, append(stdio, "--environment-id", "e", "--name", "n"), 0, ""},
 		{"remote, not signed in", "", nil, remote, 1, signIn},
-		{"bad listen", "", nil, []string{"--listen", "foo"}, 1, "Error: unsupported --listen URL `foo`; expected `ws://IP:PORT` or `stdio`\n"},
+		{"bad listen", "", nil, []string{"--listen", "foo"}, 1, "Error: unsupported --listen URL `foo`; expected `ws://IP:PORT` or `stdio`\n" +
+			"hint: --listen takes ws://IP:PORT or wss://IP:PORT (port 0: any free one), unix:///PATH or stdio\n"},
 		{"remote before the command", "", []string{"--remote", "ws://u"}, stdio, 1, "Error: `--remote ws://u` is only supported for interactive TUI commands, not `codex exec-server`\n"},
 		{"token before the command", "", []string{"--remote-auth-token-env", "T"}, stdio, 1, "Error: `--remote-auth-token-env` is only supported for interactive TUI commands, not `codex exec-server`\n"},
 		{"bad config while listening", "nope = ", nil, stdio, 0, ""},
