@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"codex.internal/cmd/codex/cli/account"
 	"codex.internal/cmd/codex/cli/audit"
@@ -92,7 +91,7 @@ Example: start a server, and use it from a second terminal:
 
    codex exec-server --listen ws://127.0.0.1:8765
    codex remote run --url ws://127.0.0.1:8765 -- uname -a`,
-		UsageText: "codex [global options] command [command options]",
+		UsageText: "codex [global options] COMMAND [command options]",
 		Version:   cmdutil.Version(),
 		Reader:    s.In,
 		Writer:    s.Out,
@@ -102,10 +101,9 @@ Example: start a server, and use it from a second terminal:
 		UseShortOptionHandling:    true, // -la is -l -a
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              cmdutil.OnUsageError,
-		// The library would read an operand next to --help as the name of a command.
-		CommandNotFound:       func(c *cli.Context, _ string) { _ = cli.ShowSubcommandHelp(c) },
-		CustomAppHelpTemplate: appTemplate,
-		Flags:                 append(cmdutil.RootFlags(), cli.HelpFlag),
+		CustomAppHelpTemplate:     appTemplate,
+		Flags:                     append(cmdutil.RootFlags(), helpOption(nil)),
+		Before:                    helpIfAsked,
 		Commands: []*cli.Command{
 			serverCommand(s), remote.Command(s), environments.Command(s), rendezvous.Command(s), audit.Command(s), sandbox.Command(s), doctor.Command(s),
 			account.LoginCommand(s, identity), account.LogoutCommand(s, identity), completionCommand(), versionCommand(s), manCommand(), helpCommand(),
@@ -117,6 +115,7 @@ Example: start a server, and use it from a second terminal:
 			return cli.ShowAppHelp(c)
 		},
 	}
+	setFlags(app.Flags)
 	app.Setup()
 	for _, c := range app.Commands {
 		addCommon(c)
@@ -126,15 +125,11 @@ Example: start a server, and use it from a second terminal:
 
 // addCommon adds the common options and settings of all commands to a command and its subcommands.
 func addCommon(c *cli.Command) {
-	c.OnUsageError, c.CustomHelpTemplate, c.Flags = cmdutil.OnUsageError, commandTemplate, append(c.Flags, cli.HelpFlag)
-	c.UsageText = strings.TrimSpace(c.HelpName + " [command options] " + c.ArgsUsage)
+	c.OnUsageError, c.CustomHelpTemplate, c.Before, c.Flags = cmdutil.OnUsageError, commandTemplate, helpIfAsked, append(c.Flags, helpOption(c.Flags))
+	c.UsageText = usageText(c)
 	// With the library's help command, codex remote rm help would not remove the file help.
 	c.HideHelpCommand = true
-	for _, f := range c.Flags {
-		if f, ok := f.(*cli.StringSliceFlag); ok {
-			f.KeepSpace = true // a value of --env-var may end with a space
-		}
-	}
+	setFlags(c.Flags)
 	if len(c.Subcommands) == 0 {
 		return
 	}
@@ -153,11 +148,42 @@ func addCommon(c *cli.Command) {
 	}
 }
 
+// setFlags sets what the library would do otherwise with options.
+func setFlags(flags []cli.Flag) {
+	for _, f := range flags {
+		switch f := f.(type) {
+		case *cli.StringSliceFlag:
+			f.KeepSpace = true // a value of --env-var may end with a space
+		case *cli.BoolFlag:
+			f.DisableDefaultText = !f.Value // an option that is off need not say so
+		}
+	}
+}
+
+// usageText returns the line that shows how a command is used.
+func usageText(c *cli.Command) string {
+	usage := c.HelpName + " [command options]"
+	switch {
+	case c.ArgsUsage != "" && len(c.Subcommands) > 0:
+		usage += " " + c.ArgsUsage + " | COMMAND"
+	case c.ArgsUsage != "":
+		usage += " " + c.ArgsUsage
+	case len(c.Subcommands) > 0 && c.Action == nil:
+		usage += " COMMAND"
+	case len(c.Subcommands) > 0:
+		usage += " [COMMAND]"
+	}
+	return usage
+}
+
 // run carries out a command line, which begins with the name of the program.
 func run(ctx context.Context, app *cli.App, args []string) error {
 	args, err := cmdutil.Arrange(app, args)
 	if err != nil {
 		return err
 	}
-	return app.RunContext(ctx, args)
+	if err := app.RunContext(ctx, args); !errors.Is(err, errHelpShown) {
+		return err
+	}
+	return nil
 }

@@ -143,7 +143,7 @@ func completionCommand() *cli.Command {
 		Usage:     "print a shell script that completes codex commands",
 		ArgsUsage: "bash|zsh|fish",
 		Description: `Examples:
-   source <(codex completion bash)          # this shell; put it into ~/.bashrc to keep it
+   source <(codex completion bash)          # in ~/.bashrc: for every shell
    codex completion zsh > ~/.zfunc/_codex   # a directory of your fpath
    codex completion fish > ~/.config/fish/completions/codex.fish
 The script completes the name under which the program was called.`,

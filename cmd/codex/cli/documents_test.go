@@ -261,7 +261,7 @@ func TestShownCommands(t *testing.T) {
 
 // wrongCommand describes the mistake in a command line. It returns an empty text if the line is right.
 func wrongCommand(app *cli.App, line string) string {
-	commands, flags := app.Commands, slices.Concat(app.Flags, []cli.Flag{cli.VersionFlag, cli.HelpFlag})
+	commands, flags := app.Commands, slices.Concat(app.Flags, []cli.Flag{cli.VersionFlag, helpOption(nil)})
 	words := strings.Fields(line)[1:]
 	for i := 0; i < len(words); i++ {
 		word := words[i]

@@ -26,6 +26,7 @@ func helpOf(t *testing.T, app *cli.App, path ...string) string {
 
 // TestHelp prints pages with all sections, and with the necessary ones only.
 func TestHelp(t *testing.T) {
+	t.Setenv("COLUMNS", "")
 	for _, tt := range []struct {
 		name    string
 		command cli.Command
@@ -38,7 +39,7 @@ USAGE:
    codex run [command options]
 
 OPTIONS:
-   --help, -h                      show help
+   --help, -h                show help
 `},
 		{"a command with all sections", cli.Command{
 			Usage: "do files", ArgsUsage: "PATH", Description: "One.\n\n   Two.",
@@ -52,7 +53,7 @@ OPTIONS:
    codex run - do files
 
 USAGE:
-   codex run [command options] PATH
+   codex run [command options] PATH | COMMAND
 
 DESCRIPTION:
    One.
@@ -64,11 +65,11 @@ COMMANDS:
    help, h   show the help of a command
 
 OPTIONS:
-   --url URL                       ask URL ask ` + "`URL` ask `URL` ask `URL` ask `URL` ask `URL` ask" + `
-                                   ` + "`URL` ask `URL`" + `
+   --url URL                 ask URL ask ` + "`URL` ask `URL` ask `URL` ask `URL` ask" + `
+                             ` + "`URL` ask `URL` ask `URL`" + `
    --a-name-of-many-words-that-is-long value
-                                   say more (default: "x")
-   --help, -h                      show help
+                             say more (default: "x")
+   --help, -h                show help
 `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -96,10 +97,10 @@ func TestHelpWithOperands(t *testing.T) {
 	for typed, want := range map[string]string{
 		"":                         "--help",
 		"help":                     "--help",
-		"-h remote ls":             "remote --help",
+		"-h remote ls":             "remote ls --help",
 		"remote":                   "remote --help",
 		"remote help":              "remote --help",
-		"remote ls -h /tmp":        "remote ls --help",
+		"remote cp -h /tmp":        "remote cp --help",
 		"remote ls /tmp --help":    "remote ls --help",
 		"remote run --help ls":     "remote run --help",
 		"remote -h nope":           "remote --help",

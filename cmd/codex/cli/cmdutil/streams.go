@@ -118,6 +118,19 @@ func IsTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// Columns returns the width of the terminal that a stream writes to; 0: it is no terminal.
+func Columns(stream any) int {
+	f, ok := FileOf(stream)
+	if !ok {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}
+
 // ChildStderr returns the stderr of a program that connects to a server: the same file as that of codex, or, if
 // that is a terminal, the display.
 func ChildStderr(stream io.Writer) io.Writer {

@@ -44,8 +44,10 @@ program to ~/` + execenv.InstalledCodex + ` there, if that machine
 has the same operating system and architecture.
 
 Examples:
-   codex environments add devbox --url wss://devbox:8765 --token-file token --default
-   codex environments add box --rendezvous https://meet.example:8766 --token-file ~/box.token
+   codex environments add devbox --url wss://devbox:8765 \
+      --token-file token --default
+   codex environments add box --rendezvous https://meet.example:8766 \
+      --token-file ~/box.token
    codex environments add build --ssh me@build.example --install`,
 		Flags: append(append([]cli.Flag{cmdutil.OtherWords}, addressFlags()...),
 			&cli.BoolFlag{Name: "install", Usage: "--ssh: copy this program to that machine first"},

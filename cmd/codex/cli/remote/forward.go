@@ -24,7 +24,7 @@ func remoteForwardCommand(s cmdutil.Streams) *cli.Command {
 
    8080             to port 8080 of the server
    3000:8080        port 3000 here, to port 8080 of the server
-   5432:db:5432     port 5432 here, to port 5432 of the host db, as the server sees it
+   5432:db:5432     port 5432 here, to port 5432 of the host db
    0.0.0.0:80:x:80  the same on another address than 127.0.0.1 and ::1
    2375:/run/x.sock to a Unix socket of the server
    0:8080           any free port here; the line that is printed has it
@@ -50,7 +50,8 @@ Examples:
    codex remote forward -D 1080
    codex remote forward --auto
    codex remote forward --process build 3000
-   ssh -o ProxyCommand='codex remote --env devbox forward -W %h:%p' me@localhost`,
+   ssh -o ProxyCommand='codex remote --env devbox forward -W %h:%p' \
+      me@localhost`,
 		Flags: serverFlags(
 			cmdutil.OtherWords,
 			&cli.StringSliceFlag{Name: "remote", Aliases: []string{"R"}, Usage: "listen on the server: [ADDRESS:]PORT[:HOST:PORT] (`SPEC`); may be repeated"},

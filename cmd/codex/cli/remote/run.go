@@ -49,9 +49,10 @@ Examples:
    codex remote run --cwd /src --env-var CGO_ENABLED=0 -- go test ./...
    tar c . | codex remote run --cwd /tmp -- tar x
    codex remote run --sandbox workspace-write --cwd /src -- make test
-   codex remote run --sandbox read-only --allow-domain pypi.org:443 -- curl -sI https://pypi.org/
-   codex remote run --sandbox workspace-write --cwd /src --ask-network -- npm install
-   codex remote run --timeout 10m --cpu-time 1h --output-limit 100M -- make -j
+   codex remote run --sandbox read-only --allow-domain pypi.org:443 \
+      -- curl -sI https://pypi.org/
+   codex remote run --workspace-write --cwd /src --ask-network -- npm install
+   codex remote run --timeout 10m --output-limit 100M -- make -j
    codex remote run --tty -- top
    codex remote run --detach --name build -- make -j8`,
 		Flags: append([]cli.Flag{

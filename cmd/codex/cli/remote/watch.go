@@ -32,7 +32,7 @@ Ends with Ctrl-C. If the directory is removed or moved, that is an error.
 Examples:
    codex remote watch '~/project/src'
    codex remote watch --json . | jq -r .path
-   codex remote watch --exclude .git --exclude '*.o' '~/project' -- make -C project test`,
+   codex remote watch --exclude .git '~/project' -- make -C project test`,
 		Flags: serverFlags(
 			&cmdutil.Operands{Kind: cmdutil.OfferRemoteFiles, Last: 1},
 			&cli.BoolFlag{Name: "no-recursive", Usage: "report changes in the directory itself only"},

@@ -51,8 +51,8 @@ Examples:
    codex rendezvous token create --role executor --environment box
    codex rendezvous token create --role harness --environment box
    codex rendezvous --listen 127.0.0.1:8766
-   codex rendezvous --listen 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem \
-      --state /var/lib/rendezvous/state.json
+   codex rendezvous --listen 0.0.0.0:443 \
+      --tls-cert cert.pem --tls-key key.pem --state /var/lib/rendezvous/state
 
 With --nats several nodes behind one name are one service: an executor and its harness
 can be connected to different nodes, and when a node ends, they reconnect to another.

@@ -23,8 +23,9 @@ CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN. The file contains digests of tokens only. A 
 service notices changes of the file; connections of a revoked token end within a minute.
 
 Examples:
-   codex rendezvous token create --name build --role executor --environment 'ci-*'
-   codex rendezvous token create --role harness --environment ci-1 --expires 24h
+   codex rendezvous token create --role executor --environment 'ci-*'
+   codex rendezvous token create --role harness --environment ci-1 \
+      --expires 24h
    codex rendezvous token list
    codex rendezvous token revoke 5c1f0a9be2d4`,
 		Subcommands: []*cli.Command{tokenCreateCommand(s), tokenListCommand(s), tokenRevokeCommand(s)},
@@ -44,8 +45,9 @@ with read and run.
 
 Examples:
    codex rendezvous token create --role executor --environment build-box
-   codex rendezvous token create --role run --environment build-box --cwd /srv/project --name ada
-   codex rendezvous token create --role read --environment '*' --name reviewer`,
+   codex rendezvous token create --role run --environment build-box \
+      --cwd /srv/project --name ada
+   codex rendezvous token create --role read --environment '*' --name ann`,
 		Flags: append([]cli.Flag{
 			tokensFlag(),
 			&cli.StringFlag{Name: "role", Usage: "the `ROLE` that the token permits: executor; read, run or admin; harness, or both executor and harness"},

@@ -47,8 +47,10 @@ cannot be executed, 127 the command does not exist.
 Examples:
    codex sandbox -- ls -l ~
    codex sandbox --workspace-write -- make test
-   codex sandbox --workspace-write --writable-root ~/.cache --network -- go build ./...
-   codex sandbox --workspace-write --allow-domain pypi.org:443 -- pip download requests
+   codex sandbox --workspace-write --writable-root ~/.cache --network \
+      -- go build ./...
+   codex sandbox --workspace-write --allow-domain pypi.org:443 \
+      -- pip download requests
    codex sandbox -P dev -C ~/src -- make
    codex sandbox --workspace-write --explain
    codex sandbox --workspace-write --explain --target windows`,

@@ -59,7 +59,8 @@ most: without a sandbox a command could leave the directory.
 
 Examples:
    codex exec-server token create --role run --cwd /srv/project --expires 24h
-   codex exec-server token create --role run --principal ci --max-sandbox read-only
+   codex exec-server token create --role run --principal ci \
+      --max-sandbox read-only
    codex exec-server token create --role read --principal ci`,
 		Flags: append([]cli.Flag{
 			roleTokensFlag(),

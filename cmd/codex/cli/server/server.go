@@ -47,9 +47,9 @@ Examples:
    codex exec-server --listen stdio
    codex exec-server --listen ws://0.0.0.0:8765 \
       --ws-auth capability-token --ws-token-file /run/secrets/exec-token
-   codex exec-server --listen wss://0.0.0.0:8765 --tls-cert cert.pem --tls-key key.pem \
-      --tls-client-ca clients.pem
-   codex exec-server --limit-time 1h --limit-output 1G --limit-open-files 4096
+   codex exec-server --listen wss://0.0.0.0:8765 \
+      --tls-cert cert.pem --tls-key key.pem --tls-client-ca clients.pem
+   codex exec-server --limit-time 1h --limit-output 1G --limit-pids 512
    codex exec-server --remote https://meet.example:8766 --environment-id box
 
 The --limit options apply to every command. A client can ask for lower limits, not for
