@@ -54,7 +54,7 @@ func TestComplete(t *testing.T) {
 		"sandbox --permission-profile":     ":read-only :workspace :danger-full-access dev",
 		"sandbox -P":                       ":read-only :workspace :danger-full-access dev",
 		"sandbox --profile":                "work",
-		"remote ls -":                      "--url --ca --client-cert --client-key --env --verbose -v --quiet -q --long -l --all -a --json --help -h",
+		"remote ls -":                      "--url --ca --client-cert --client-key --env --verbose -v --quiet -q --long -l --all -a --json --human-readable --help -h",
 		"remote -":                         "--url --ca --client-cert --client-key --env --verbose -v --quiet -q --help -h",
 	} {
 		app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -24,12 +26,13 @@ names. A name that is not UTF-8 is printed with U+FFFD for each wrong byte.
 
 Examples:
    codex remote ls /etc
-   codex remote ls -l '~/project'
+   codex remote ls -lh '~/project'
    codex remote ls '/etc/*.conf'
    codex remote ls --json /srv`,
 		Flags: serverFlags(
 			cmdutil.RemoteFiles,
 			&cli.BoolFlag{Name: "long", Aliases: []string{"l"}, Usage: "also print permissions, size, time and the targets of links"},
+			&cli.BoolFlag{Name: "human-readable", Aliases: []string{"h"}, Usage: "with --long: print sizes such as 1.5K, in powers of 1024"},
 			&cli.BoolFlag{Name: "json", Usage: "print an object for each entry, one a line"},
 			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "accepted for compatibility with ls; all names are always listed"},
 		),
@@ -43,7 +46,7 @@ Examples:
 				if err != nil {
 					return err
 				}
-				l := &listing{fs: fs, long: c.Bool("long") || c.Bool("json"), json: c.Bool("json"), show: cmdutil.ListedNames(s.Out)}
+				l := &listing{fs: fs, long: c.Bool("long") || c.Bool("json"), json: c.Bool("json"), human: c.Bool("human-readable"), show: cmdutil.ListedNames(s.Out)}
 				return l.all(c.Context, s, at, paths)
 			})
 		},
@@ -97,10 +100,11 @@ func (l *listing) all(ctx context.Context, s cmdutil.Streams, at places, paths [
 
 // listing is one ls.
 type listing struct {
-	fs   *execclient.FS
-	long bool
-	json bool
-	show func(name string) string
+	fs    *execclient.FS
+	long  bool
+	json  bool
+	human bool
+	show  func(name string) string
 }
 
 // row is one line of the output.
@@ -229,9 +233,34 @@ func (l *listing) print(out io.Writer, rows []row) error {
 				name += " -> " + l.show(a.Target)
 			}
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t %s\n", first, size, time.UnixMilli(at).Format("2006-01-02 15:04:05"), name)
+		fmt.Fprintf(w, "%s\t%s\t%s\t %s\n", first, l.size(size), time.UnixMilli(at).Format("2006-01-02 15:04:05"), name)
 	}
 	return w.Flush()
+}
+
+// size formats a size.
+func (l *listing) size(n uint64) string {
+	if !l.human {
+		return strconv.FormatUint(n, 10)
+	}
+	return shortSize(n)
+}
+
+// shortSize formats a size in the same way as ls -h: rounded up, with two digits at least.
+func shortSize(n uint64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return strconv.FormatUint(n, 10)
+	}
+	value, unit := float64(n)/1024, 0
+	for math.Ceil(value) >= 1024 && unit < len(units)-1 {
+		value /= 1024
+		unit++
+	}
+	if tenths := math.Ceil(value * 10); tenths < 100 {
+		return fmt.Sprintf("%.1f%c", tenths/10, units[unit])
+	}
+	return fmt.Sprintf("%.0f%c", math.Ceil(value), units[unit])
 }
 
 // kindOf returns the first column for servers that report no permissions.

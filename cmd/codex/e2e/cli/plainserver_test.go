@@ -143,4 +143,14 @@ func TestListings(t *testing.T) {
 			t.Errorf("%q, want %q", line, want)
 		}
 	}
+	harness.Must(t, os.Truncate(dir+"/f", 1536))
+	for _, args := range [][]string{{"-lh", dir + "/f"}, {dir + "/f", "-l", "--human-readable"}, {"-l", "-h", dir + "/f"}} {
+		out, errs, code := harness.Run(t, "", append([]string{"remote", "ls", "--url", url}, args...)...)
+		if fields := strings.Fields(out); code != 0 || len(fields) != 5 || fields[1] != "1.5K" {
+			t.Errorf("ls %q: got exit code %d, stdout %q, stderr %q; want the size 1.5K", args, code, out, errs)
+		}
+	}
+	if out, errs, code := harness.Run(t, "", "remote", "ls", "--url", url, "-h", dir); out != "d/\ndangling\nf\nto-d/\n" || code != 0 {
+		t.Errorf("ls -h: got exit code %d, stdout %q, stderr %q; want the names, exit code 0", code, out, errs)
+	}
 }
