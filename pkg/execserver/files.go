@@ -44,6 +44,14 @@ func (c *conn) Confinement(ctx context.Context, raw json.RawMessage) (*runner.Co
 	return files.Blocking(ctx, func() (*runner.Confinement, error) { return c.srv.confiner.FileConfinement(&c.grant, raw) })
 }
 
+// Writes implements files.Conn. A keeper's session belongs to no connection.
+func (c *conn) Writes() *files.Writes {
+	if c.srv.keeper != nil {
+		return nil
+	}
+	return c.session.writes
+}
+
 // ofFiles makes a handler of a method of files.Files.
 func ofFiles[P any](answer func(f *files.Files, ctx context.Context, p *P) (reply.Result, error)) func(context.Context, *conn, *P) (reply.Result, error) {
 	return func(ctx context.Context, c *conn, p *P) (reply.Result, error) { return answer(c.files, ctx, p) }

@@ -64,7 +64,7 @@ func TestLargeFilesComeWhole(t *testing.T) {
 }
 
 func TestHandles(t *testing.T) {
-	_, url := newTestServer(t, Options{MaxHandles: 3})
+	_, url := newTestServer(t, Options{MaxHandles: 3, SessionTTL: -1})
 	p, _ := hello(t, url)
 	dir := t.TempDir()
 	mustWrite(t, dir+"/f", []byte("0123456789"))
@@ -88,7 +88,7 @@ func TestHandles(t *testing.T) {
 	open["handleId"] = "one more"
 	p.refuse("fs/open", open, -32600, "at most 3 file reads")
 	p.ws.Close()
-	// If the connection ends before an atomic write is closed, the target is unchanged.
+	// If the session ends before an atomic write is closed, the target is unchanged.
 	q, _ := hello(t, url)
 	q.call("fs/open", object{"handleId": "w", "path": uri(dir, "f"), "mode": "replace", "atomic": true}, nil)
 	q.call("fs/writeBlock", object{"handleId": "w", "offset": 0, "chunk": "bmV3"}, nil)

@@ -13,7 +13,8 @@ const (
 	// DefaultMaxProcesses bounds the processes of one session that have not closed yet. Each
 	// takes up to MaxRetained bytes and a few descriptors.
 	DefaultMaxProcesses = 1024
-	// DefaultMaxHandles bounds the open file handles of a connection. Codex CLI's limit is 128.
+	// DefaultMaxHandles bounds the open file handles of a connection, and the atomic writes of a
+	// session. Codex CLI's limit is 128 for a connection, and it has no atomic writes.
 	DefaultMaxHandles = 128
 	// DefaultConcurrentRequests is how many requests of a connection run at a time, without
 	// those that only wait.

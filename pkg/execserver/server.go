@@ -77,7 +77,7 @@ type Options struct {
 	// Limits; 0 means the Default constant of the same name.
 	MaxConnections     int
 	MaxProcesses       int // per session, without closed processes
-	MaxHandles         int // file handles per connection
+	MaxHandles         int // file handles per connection, and atomic writes per session
 	ConcurrentRequests int // per connection
 	MaxMessage         int // bytes of an incoming websocket message
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/execserver/share"
@@ -46,6 +47,7 @@ type session struct {
 	sequence sequence // orders requests about a process, by its id
 	shells   snapshots
 	tunnels  *tunnels.Tunnels
+	writes   *files.Writes
 
 	mu sync.Mutex // guards the groups below
 
@@ -160,6 +162,7 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)
 	s.account = srv.shares.Open(s.grant.Principal, srv.hasWhole(s.grant.Principal))
 	s.tunnels = srv.tunnels.New(s.ctx, s.log, s.account)
+	s.writes = srv.files.NewWrites(s.account)
 	srv.sessions[s.id] = s
 	if s.grant.Ends() && !s.grant.Renewable {
 		srv.wg.Go(s.routineGrant)
@@ -294,6 +297,7 @@ func (s *session) end(why string, ifDetached bool) {
 	limit.Stop()
 	s.cancel()
 	s.tunnels.Close()
+	s.writes.Close()
 	for _, p := range procs {
 		p.discard()
 	}

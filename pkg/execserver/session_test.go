@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -110,4 +111,42 @@ func (p *peer) resume(session string) {
 		}
 		return fmt.Sprintf("%+v", m.Error), m.Error == nil
 	})
+}
+
+// TestAtomicWritesBelongToTheSession: an atomic write goes on after its session was resumed, and no
+// other session knows its handle. Other handles end with their connection.
+func TestAtomicWritesBelongToTheSession(t *testing.T) {
+	srv, url := newTestServer(t, Options{})
+	dir := t.TempDir()
+	p, session := hello(t, url)
+	p.call("fs/open", object{"handleId": "w", "path": uri(dir, "f"), "mode": "replace", "atomic": true}, nil)
+	p.call("fs/open", object{"handleId": "plain", "path": uri(dir, "g"), "mode": "replace"}, nil)
+	p.call("fs/writeBlock", object{"handleId": "w", "offset": 0, "chunk": "bmV3"}, nil)
+	p.refuse("fs/open", object{"handleId": "w", "path": uri(dir, "h"), "mode": "replace"}, -32600, "already exists")
+
+	other, _ := hello(t, url)
+	other.refuse("fs/writeBlock", object{"handleId": "w", "offset": 0, "chunk": "bmV3"}, -32004, "unknown")
+	q := takeOver(t, url, session)
+	q.refuse("fs/writeBlock", object{"handleId": "plain", "offset": 0, "chunk": "bmV3"}, -32004, "unknown")
+	q.refuse("fs/open", object{"handleId": "w", "path": uri(dir, "h"), "mode": "replace", "atomic": true}, -32600, "already exists")
+	q.call("fs/writeBlock", object{"handleId": "w", "offset": 3, "chunk": "bmV3"}, nil)
+	p.ws.Close()
+	awaitConns(t, srv, 2)
+	q.call("fs/close", object{"handleId": "w"}, nil)
+	if data, err := os.ReadFile(dir + "/f"); err != nil || string(data) != "newnew" {
+		t.Errorf("got %q, error %v; want %q", data, err, "newnew")
+	}
+
+	// If the session ends first, the target is unchanged, and no temporary file is left.
+	q.call("fs/open", object{"handleId": "w", "path": uri(dir, "f"), "mode": "replace", "atomic": true}, nil)
+	q.call("fs/writeBlock", object{"handleId": "w", "offset": 0, "chunk": "b2xk"}, nil)
+	srv.mu.Lock()
+	s := srv.sessions[session]
+	srv.mu.Unlock()
+	s.end("the test ends it", false)
+	q.refuse("fs/open", object{"handleId": "late", "path": uri(dir, "f"), "mode": "replace", "atomic": true}, -32600, "the session has ended")
+	names, _ := os.ReadDir(dir)
+	if data, err := os.ReadFile(dir + "/f"); err != nil || string(data) != "newnew" || len(names) != 2 {
+		t.Errorf("got %q, error %v, files %v; want %q, and only f and g", data, err, names, "newnew")
+	}
 }

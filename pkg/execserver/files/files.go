@@ -25,7 +25,7 @@ type Options struct {
 	Home   string // replaces ~ at the beginning of paths
 	// CodexHome is the directory below which plugins and skills are installed; "": none.
 	CodexHome string
-	// MaxHandles bounds the open file handles of a connection.
+	// MaxHandles bounds the open file handles of a connection, and the atomic writes of a session.
 	MaxHandles int
 
 	// Sandboxes returns the runtime that confines helpers. If it returns an error, the error is
@@ -46,6 +46,8 @@ type Conn interface {
 	Send(ctx context.Context, encode func(b []byte) []byte) error
 	// Session identifies the client's session for observers.
 	Session() observe.Session
+	// Writes returns the atomic writes of the client's session; nil: they end with the connection.
+	Writes() *Writes
 	// MayChange returns an error if the client may not change files by a method.
 	MayChange(method string) error
 	// MayOpen returns an error if the client may not open a file or an archive in a mode.
@@ -90,8 +92,8 @@ func (srv *Server) New(ctx context.Context, conn Conn) *Files {
 	return &Files{srv: srv, conn: conn, ctx: ctx, account: account, handles: handleTable{limit: srv.MaxHandles, account: account}, inotify: inotify{account: account}}
 }
 
-// Close closes all handles and watches, and waits for them. No request may be running.
-// Unfinished atomic writes leave their targets unchanged.
+// Close closes all handles and watches, and waits for them. No request may be running. Atomic
+// writes belong to the session and stay open.
 func (f *Files) Close() {
 	f.handles.closeAll()
 	f.missing.close()

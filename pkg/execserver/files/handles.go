@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -13,20 +14,39 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// handleTable holds the open file handles of a connection
-// (docs/spec/wire.md §5.4). Requests about one handle run one after the other,
-// so a handle is never closed while it is read.
+// handleTable holds the open file handles of a connection, or the atomic writes of a session
+// (docs/spec/wire.md §5.4).
 type handleTable struct {
 	limit   int
 	account *share.Account
 
-	mu   sync.Mutex
-	open map[string]*fileHandle
+	mu     sync.Mutex
+	open   map[string]*fileHandle
+	closed bool
 }
 
-// fileHandle is an open file, or one that is being opened: then file is nil.
+// Writes holds the atomic writes of a session. They outlast a connection. Scenario: a connection is
+// lost after 9 GB of an upload of 10 GB. The client resumes the session, and sends the rest.
+type Writes struct{ handleTable }
+
+// NewWrites returns an empty table, whose files take their descriptors from the account. The
+// session closes the table before the account.
+func (srv *Server) NewWrites(account *share.Account) *Writes {
+	return &Writes{handleTable{limit: srv.MaxHandles, account: account}}
+}
+
+// Close closes all handles, and waits for their running requests. The targets of the writes stay
+// unchanged.
+func (w *Writes) Close() { w.closeAll() }
+
+// fileHandle is an open file. Only the holder of turn uses file.
+//
+// The requests of one connection about one handle run one after the other, but an atomic write may
+// also have a late request of the connection before.
 type fileHandle struct {
-	file   openFile
+	turn chan struct{} // has an element while a request uses the file
+	file openFile      // nil: the file could not be opened, or is closed
+
 	mode   execproto.OpenMode
 	atomic bool // its file must be abandoned and not only closed: it replaces its target, or extracts an archive
 	packed bool // the file is an archive
@@ -46,14 +66,20 @@ func unknownHandle(id string) error {
 	return execproto.NotFound(fmt.Sprintf("unknown file read handle `%s`", observe.Short(id)))
 }
 
-// reserve adds a handle before the caller opens its file. It returns an error if the id is in
-// use or the table is full.
+func existingHandle(id string) error {
+	return execproto.InvalidRequest(fmt.Sprintf("file read handle `%s` already exists", id))
+}
+
+// reserve adds a handle before the caller opens its file. The caller has the handle's turn.
+// reserve returns an error if the id is in use or the table is full.
 func (t *handleTable) reserve(id string, h *fileHandle) (*fileHandle, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
+	case t.closed:
+		return nil, execproto.InvalidRequest("the session has ended")
 	case t.open[id] != nil:
-		return nil, execproto.InvalidRequest(fmt.Sprintf("file read handle `%s` already exists", id))
+		return nil, existingHandle(id)
 	case len(t.open) >= t.limit:
 		return nil, observe.AtLimit(observe.LimitHandles, execproto.InvalidRequest(fmt.Sprintf("at most %d file reads may be open per connection", t.limit)))
 	case h.packed && t.archives() >= execproto.MaxArchives:
@@ -65,9 +91,28 @@ func (t *handleTable) reserve(id string, h *fileHandle) (*fileHandle, error) {
 	if t.open == nil {
 		t.open = make(map[string]*fileHandle)
 	}
+	h.turn = make(chan struct{}, 1)
+	h.turn <- struct{}{}
 	t.open[id] = h
 	return h, nil
 }
+
+// enter waits for the handle's turn. It returns an error if the file is closed, or if ctx ends
+// first. The caller calls leave afterwards.
+func (h *fileHandle) enter(ctx context.Context, id string) error {
+	select {
+	case h.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if h.file == nil {
+		h.leave()
+		return unknownHandle(id)
+	}
+	return nil
+}
+
+func (h *fileHandle) leave() { <-h.turn }
 
 // archives counts the handles of archives.
 func (t *handleTable) archives() int {
@@ -99,21 +144,27 @@ func (t *handleTable) take(id string) *fileHandle {
 	return h
 }
 
-// closeAll closes all handles at the end of the connection. Unfinished atomic writes leave
-// their targets unchanged. The connection then closes the account.
+// closeAll closes all handles at the end of the connection or of the session. Unfinished atomic
+// writes leave their targets unchanged. The owner of the table then closes the account.
 func (t *handleTable) closeAll() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	for id, h := range t.open {
+	t.closed = true
+	open := t.open
+	t.open = nil
+	t.mu.Unlock()
+	for _, h := range open {
+		h.turn <- struct{}{}
 		h.abandon()
-		delete(t.open, id)
+		h.leave()
 	}
 }
 
+// abandon closes the file without completing an atomic write. The caller has the handle's turn.
 func (h *fileHandle) abandon() {
 	if h.file != nil {
 		h.file.abandon()
 	}
+	h.file = nil
 }
 
 // OpenRequest is the decoded params of fs/open.
@@ -144,18 +195,38 @@ func (f *Files) Open(ctx context.Context, p *OpenRequest) (reply.Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	h, err := f.handles.reserve(p.HandleID, &fileHandle{
-		mode: p.Mode, atomic: p.Mode == execproto.OpenReplace && p.Atomic, descriptors: descriptorsOf(worker),
+	t, atomic := &f.handles, p.Mode == execproto.OpenReplace && p.Atomic
+	if w := f.conn.Writes(); w != nil && atomic {
+		t = &w.handleTable
+	}
+	return f.opened(t, p.HandleID, &fileHandle{mode: p.Mode, atomic: atomic, descriptors: descriptorsOf(worker)}, func() (openFile, error) {
+		return recorded(f, execproto.MethodFSOpen, p.Mode, worker, path, func() (openFile, error) { return worker.open(ctx, path, p) })
 	})
+}
+
+// opened adds a handle to a table and opens its file.
+func (f *Files) opened(t *handleTable, id string, h *fileHandle, open func() (openFile, error)) (reply.Result, error) {
+	if f.table(id).get(id) != nil {
+		return nil, existingHandle(id)
+	}
+	h, err := t.reserve(id, h)
 	if err != nil {
 		return nil, err
 	}
-	h.file, err = recorded(f, execproto.MethodFSOpen, h.mode, worker, path, func() (openFile, error) { return worker.open(ctx, path, p) })
-	if err != nil {
-		f.handles.take(p.HandleID)
+	defer h.leave()
+	if h.file, err = open(); err != nil {
+		t.take(id)
 		return nil, err
 	}
-	return execproto.OpenResult{HandleID: p.HandleID}, nil
+	return execproto.OpenResult{HandleID: id}, nil
+}
+
+// table returns the table that has a handle with that id, or else the table of the connection.
+func (f *Files) table(id string) *handleTable {
+	if w := f.conn.Writes(); w != nil && w.get(id) != nil {
+		return &w.handleTable
+	}
+	return &f.handles
 }
 
 // recorded opens a file. If the file is opened for writing, recorded first records that in the
@@ -197,31 +268,37 @@ func (f *Files) OpenArchive(ctx context.Context, p *ArchiveRequest) (reply.Resul
 	if err != nil {
 		return nil, err
 	}
-	h, err := f.handles.reserve(p.HandleID, &fileHandle{
-		mode: mode, atomic: mode == execproto.OpenReplace, packed: true, descriptors: descriptorsOf(worker),
+	h := &fileHandle{mode: mode, atomic: mode == execproto.OpenReplace, packed: true, descriptors: descriptorsOf(worker)}
+	return f.opened(&f.handles, p.HandleID, h, func() (openFile, error) {
+		return recorded(f, execproto.MethodFSOpenArchive, mode, worker, path, func() (openFile, error) { return worker.openArchive(f.ctx, path, p) })
 	})
-	if err != nil {
-		return nil, err
-	}
-	h.file, err = recorded(f, execproto.MethodFSOpenArchive, mode, worker, path, func() (openFile, error) { return worker.openArchive(f.ctx, path, p) })
-	if err != nil {
-		f.handles.take(p.HandleID)
-		return nil, err
-	}
-	return execproto.OpenResult{HandleID: p.HandleID}, nil
 }
 
-// find returns the open handle with that id, which must have the wanted mode.
-func (t *handleTable) find(id string, want execproto.OpenMode) (*fileHandle, error) {
+// use calls run with the open handle of that id, which must have the wanted mode, and with its
+// table. No other request uses the handle meanwhile.
+func (f *Files) use(ctx context.Context, id string, want execproto.OpenMode, run func(t *handleTable, h *fileHandle) (reply.Result, error)) (reply.Result, error) {
+	t := f.table(id)
 	h := t.get(id)
 	if h == nil {
 		return nil, unknownHandle(id)
 	}
-	return h, fsops.CheckMode(id, h.mode, want)
+	if err := fsops.CheckMode(id, h.mode, want); err != nil {
+		return nil, err
+	}
+	if err := h.enter(ctx, id); err != nil {
+		return nil, err
+	}
+	defer h.leave()
+	return run(t, h)
 }
 
-// drop closes a handle after a system error, and returns the error.
+// drop closes a handle after a system error, and returns the error. The caller has the handle's
+// turn. If the error is that of a request which ended with its connection before it used the file,
+// the handle stays open.
 func (t *handleTable) drop(id string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
 	if h := t.take(id); h != nil {
 		h.abandon()
 	}
@@ -236,15 +313,13 @@ func (f *Files) ReadBlock(ctx context.Context, p *execproto.ReadBlockParams) (re
 	if err := fsops.CheckReadLength(p.Len); err != nil {
 		return nil, err
 	}
-	h, err := f.handles.find(p.HandleID, execproto.OpenRead)
-	if err != nil {
-		return nil, err
-	}
-	r, err := h.file.readBlock(ctx, p.Offset, p.Len)
-	if err != nil {
-		return nil, f.handles.drop(p.HandleID, err)
-	}
-	return r, nil
+	return f.use(ctx, p.HandleID, execproto.OpenRead, func(t *handleTable, h *fileHandle) (reply.Result, error) {
+		r, err := h.file.readBlock(ctx, p.Offset, p.Len)
+		if err != nil {
+			return nil, t.drop(p.HandleID, err)
+		}
+		return r, nil
+	})
 }
 
 // WriteBlock answers fs/writeBlock.
@@ -255,23 +330,21 @@ func (f *Files) WriteBlock(ctx context.Context, p *execproto.WriteBlockParams) (
 	if err := fsops.CheckWriteLength(len(p.Chunk)); err != nil {
 		return nil, err
 	}
-	h, err := f.handles.find(p.HandleID, execproto.OpenReplace)
-	if err != nil {
-		return nil, err
-	}
-	if err := fsops.CheckWriteRange(p.Offset, len(p.Chunk)); err != nil {
-		// Codex CLI's server keeps the handle open here. This server closes it, because its
-		// clients abandon an atomic write with such a request. Codex CLI has no atomic writes.
-		if h.atomic {
-			return nil, f.handles.drop(p.HandleID, err)
+	return f.use(ctx, p.HandleID, execproto.OpenReplace, func(t *handleTable, h *fileHandle) (reply.Result, error) {
+		if err := fsops.CheckWriteRange(p.Offset, len(p.Chunk)); err != nil {
+			// Codex CLI's server keeps the handle open here. This server closes it, because its
+			// clients abandon an atomic write with such a request. Codex CLI has no atomic writes.
+			if h.atomic {
+				return nil, t.drop(p.HandleID, err)
+			}
+			return nil, err
 		}
-		return nil, err
-	}
-	r, err := h.file.writeBlock(ctx, p.Offset, p.Chunk)
-	if err != nil {
-		return nil, f.handles.drop(p.HandleID, err)
-	}
-	return r, nil
+		r, err := h.file.writeBlock(ctx, p.Offset, p.Chunk)
+		if err != nil {
+			return nil, t.drop(p.HandleID, err)
+		}
+		return r, nil
+	})
 }
 
 // CloseHandle answers fs/close: it closes a handle after the earlier requests about it. An
@@ -280,9 +353,19 @@ func (f *Files) CloseHandle(ctx context.Context, p *execproto.HandleParams) (rep
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
-	h := f.handles.take(p.HandleID)
+	t := f.table(p.HandleID)
+	h := t.get(p.HandleID)
 	if h == nil {
 		return reply.Done{}, nil
 	}
-	return h.file.close(ctx)
+	if err := h.enter(ctx, p.HandleID); err != nil {
+		return nil, err
+	}
+	defer h.leave()
+	if t.take(p.HandleID) == nil {
+		return nil, unknownHandle(p.HandleID) // the session has ended, and closeAll waits for the turn
+	}
+	file := h.file
+	h.file = nil
+	return file.close(ctx)
 }

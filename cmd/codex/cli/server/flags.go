@@ -74,7 +74,7 @@ func capacityFlags() []cli.Flag {
 			execserver.DefaultSessionTTL, 0),
 		cmdutil.Count(cli.GenericFlag{Name: "max-connections", Usage: "accept at most `NUMBER` connections at a time"}, execserver.DefaultMaxConnections, 1, cmdutil.NoMost),
 		cmdutil.Count(cli.GenericFlag{Name: "max-processes", Usage: "run at most `NUMBER` processes of a session at a time"}, execserver.DefaultMaxProcesses, 1, cmdutil.NoMost),
-		cmdutil.Count(cli.GenericFlag{Name: "max-handles", Usage: "keep at most `NUMBER` file handles of a connection open"}, execserver.DefaultMaxHandles, 1, cmdutil.NoMost),
+		cmdutil.Count(cli.GenericFlag{Name: "max-handles", Usage: "keep at most `NUMBER` file handles of a connection open, and as many atomic writes of a session"}, execserver.DefaultMaxHandles, 1, cmdutil.NoMost),
 		cmdutil.Count(cli.GenericFlag{Name: "max-message-bytes", Usage: "accept websocket messages of at most `BYTES`"}, websocket.DefaultMaxMessage, 1, cmdutil.NoMost),
 		cmdutil.Count(cli.GenericFlag{Name: "concurrent-requests", Usage: "work on at most `NUMBER` requests of a connection at a time"}, execserver.DefaultConcurrentRequests, 1, cmdutil.NoMost),
 	}

@@ -67,7 +67,8 @@ func confinedBy(t *testing.T, binary string, args ...string) *confined {
 	harness.Must(t, os.WriteFile(filepath.Join(c.ws, "f"), []byte("text"), 0o644))
 	harness.Must(t, os.WriteFile(filepath.Join(c.ws, "secret"), []byte("secret"), 0o644))
 	harness.Must(t, os.WriteFile(filepath.Join(c.dir, "outside"), []byte("outside"), 0o644))
-	cmd, url := harness.ServerOf(t, binary, args...)
+	// What belongs to a session ends with its connection.
+	cmd, url := harness.ServerOf(t, binary, append(args, "--session-ttl", "0")...)
 	c.pid, c.url = cmd.Process.Pid, url
 	c.wire = connect(t, url)
 	// When the server starts its first process, it also starts a watchdog.
