@@ -5,11 +5,13 @@ package execclient_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -17,6 +19,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/iotest"
@@ -373,9 +376,63 @@ func TestAFileIsGoneWithItsConnection(t *testing.T) {
 	}
 }
 
-// TestNoWriteSucceedsAfterItsConnection: the server aborts a write when its connection is
-// lost. Closing the file on the next connection, where its handle is unknown, does not
-// succeed.
+// cutConn resets its connection after a number of written bytes.
+type cutConn struct {
+	net.Conn
+	left int
+	sent *atomic.Int64
+}
+
+func (c *cutConn) Write(b []byte) (int, error) {
+	if c.left -= len(b); c.left < 0 {
+		_ = c.Conn.Close()
+		return 0, net.ErrClosed
+	}
+	n, err := c.Conn.Write(b)
+	c.sent.Add(int64(n))
+	return n, err
+}
+
+// TestWritesOutlastTheirConnection: after the connection is lost, an atomic write sends only the blocks
+// again that were on the way. Its file is complete, and no temporary file is left.
+func TestWritesOutlastTheirConnection(t *testing.T) {
+	cuts := []int{9 << 20, 1 << 20, 14<<20 + 4321} // bytes until each connection is lost
+	var sent atomic.Int64
+	var dialed atomic.Int32
+	client, _ := connectWith(t, execclient.Options{
+		Connect: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			left := math.MaxInt
+			if n := int(dialed.Add(1)) - 1; n < len(cuts) {
+				left = cuts[n]
+			}
+			return &cutConn{conn, left, &sent}, err
+		},
+	})
+	data := make([]byte, 24<<20+5)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(data)
+	dir := t.TempDir()
+	err := client.FS().WriteStream(t.Context(), filepath.Join(dir, "f"), bytes.NewReader(data), execclient.WriteOptions{Atomic: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "f")); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("got %d bytes, error %v; want the %d bytes that were written", len(got), err, len(data))
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+		t.Errorf("got files %v, error %v; want only f", names, err)
+	}
+	// With each connection at most the four blocks on the way are lost.
+	text := func(n int) int64 { return int64(base64.StdEncoding.EncodedLen(n)) }
+	most := text(len(data)) + int64(len(cuts))*4*text(1<<20) + 1<<20
+	if n := dialed.Load(); n != 4 || sent.Load() > most {
+		t.Errorf("got %d connections and %d bytes; want 4, and at most %d bytes", n, sent.Load(), most)
+	}
+}
+
+// TestNoWriteSucceedsAfterItsConnection: the server ends a write that is not atomic when its connection
+// is lost. Closing the file on the next connection, where its handle is unknown, does not
+// succeed. An atomic write whose connection is lost before its fs/close does not succeed either.
 func TestNoWriteSucceedsAfterItsConnection(t *testing.T) {
 	conns, resumed := make(chan net.Conn, 8), make(chan struct{}, 8)
 	client, _ := connectWith(t, execclient.Options{

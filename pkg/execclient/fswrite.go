@@ -35,11 +35,17 @@ func (f *FS) CanWriteAtomically() bool {
 
 // FileWriter writes a file of the server from its beginning to its end, with several blocks in
 // flight. It is for one goroutine at a time.
+//
+// With WriteOptions.Atomic it survives the loss of its connection if the session is recovered: it
+// sends the blocks again that were not answered. Close is not repeated: see ask.
 type FileWriter struct {
 	f      *FS
 	path   string
 	handle string
-	l      *connection // the connection to which the handle belongs
+	lasts  bool // the handle belongs to the session, and else to the connection
+
+	moving sync.Mutex
+	l      *connection // where the handle was opened, or the last one on which a block is sent; guarded by moving
 
 	ctx    context.Context // ends with the first error as its cause
 	cancel context.CancelCauseFunc
@@ -81,7 +87,7 @@ func (f *FS) Create(ctx context.Context, path string, o WriteOptions) (*FileWrit
 		Permissions: bitsOf(o.Permissions), FollowSymlinks: follow(o.NoFollow), Sandbox: f.sandbox,
 	})
 	if err == nil {
-		w.sparse = o.Sparse
+		w.sparse, w.lasts = o.Sparse, o.Atomic
 	}
 	return w, err
 }
@@ -208,9 +214,22 @@ func (w *FileWriter) send() {
 	data, at := w.block, w.offset
 	w.offset += uint64(len(data))
 	w.block = nil
-	wait := w.ask(w.ctx, execproto.MethodFSWriteBlock, &execproto.WriteBlockParams{HandleID: w.handle, Offset: at, Chunk: data}, at+uint64(len(data)))
+	params := &execproto.WriteBlockParams{HandleID: w.handle, Offset: at, Chunk: data}
+	ask := func(l *connection) func() error {
+		return w.ask(w.ctx, l, execproto.MethodFSWriteBlock, params, at+uint64(len(data)))
+	}
+	l := w.connection()
+	wait := ask(l)
 	w.sent.Go(func() {
 		err := wait()
+		for tries := 0; w.lasts && tries < blockTries && errors.Is(err, ErrClosed); tries++ {
+			next, down := w.move(l)
+			if down != nil {
+				err = down
+				break
+			}
+			l, err = next, ask(next)()
+		}
 		if IsCode(err, execproto.CodeNotFound) {
 			err = &DisconnectedError{Message: "the file's handle is lost, for example with its connection: " + err.Error()}
 		}
@@ -221,20 +240,44 @@ func (w *FileWriter) send() {
 	})
 }
 
+// connection returns the connection on which to send.
+func (w *FileWriter) connection() *connection {
+	w.moving.Lock()
+	defer w.moving.Unlock()
+	return w.l
+}
+
+// move waits for the connection after a lost one, and returns it.
+func (w *FileWriter) move(lost *connection) (*connection, error) {
+	w.moving.Lock()
+	defer w.moving.Unlock()
+	if w.l != lost {
+		return w.l, nil
+	}
+	if err := w.f.c.waitDown(w.ctx, lost); err != nil {
+		return nil, err
+	}
+	l, err := w.f.c.live(w.ctx)
+	if err == nil {
+		w.l = l
+	}
+	return l, err
+}
+
 // ask makes a request about the handle after earlier ones, because the blocks of an archive are
 // sequential. The returned function waits for the answer and passes it on with upTo, the offset
 // up to which data was sent.
 //
-// The request is made on the connection of the handle only. Scenario: all blocks of an atomic
-// write have been answered, and then the connection is lost, with which the server aborts the
-// write. On the next connection fs/close of an unknown handle succeeds, and the writer would
-// assume that the file was replaced (docs/spec/client.md §3.2).
-func (w *FileWriter) ask(ctx context.Context, method string, params execproto.Object, upTo uint64) func() error {
+// fs/close is sent only on a connection on which the handle was opened or a block was answered.
+// Scenario: all blocks of a write have been answered, and then the connection is lost, with which
+// the server ends the write. On the next connection fs/close of an unknown handle succeeds, and
+// the writer would assume that the file is complete (docs/spec/client.md §3.2).
+func (w *FileWriter) ask(ctx context.Context, l *connection, method string, params execproto.Object, upTo uint64) func() error {
 	if w.answered == nil {
-		return w.f.c.begin(ctx, w.l, method, params, nil)
+		return w.f.c.begin(ctx, l, method, params, nil)
 	}
 	r := new(execproto.WriteBlockResult)
-	wait := w.f.c.begin(ctx, w.l, method, params, r)
+	wait := w.f.c.begin(ctx, l, method, params, r)
 	return func() error {
 		err := wait()
 		if err == nil {
@@ -268,7 +311,7 @@ func (w *FileWriter) Close() error {
 	}
 	w.closed = true
 	w.ending.Do(func() {})
-	err := w.ask(w.ctx, execproto.MethodFSClose, &execproto.HandleParams{HandleID: w.handle}, w.offset)()
+	err := w.ask(w.ctx, w.connection(), execproto.MethodFSClose, &execproto.HandleParams{HandleID: w.handle}, w.offset)()
 	w.cancel(nil)
 	return pathError("close", w.path, err)
 }

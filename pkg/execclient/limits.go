@@ -77,6 +77,9 @@ const (
 	// them in flight.
 	blockSize      = 1 << 20
 	blocksInFlight = 4
+	// blockTries is how often a block of an upload is sent again after the loss of its
+	// connection. A server that ends whenever it gets the block would otherwise get it without end.
+	blockTries = 5
 
 	// stdinChunk is the size of a write to a process's stdin.
 	stdinChunk = 64 << 10

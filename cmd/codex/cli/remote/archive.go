@@ -63,8 +63,8 @@ func (cp *copying) goesOn(err error, tries int) bool {
 }
 
 // again copies a file. If the connection was lost and recovered meanwhile, it copies the file once more from
-// its beginning, because an open file belongs to its connection: a download that a resumed cannot continue, and an
-// upload, because the server removes the incomplete file with the connection.
+// its beginning if nothing else continues the copy: a download that a resumed cannot continue, and an upload to a server
+// that cannot replace a file in one step, or whose last request was not answered.
 func (cp *copying) again(file func() error) error {
 	for tries := 1; ; tries++ {
 		if err := file(); err == nil || !cp.goesOn(err, tries) {

@@ -58,40 +58,62 @@ func TestCopiesGoOnAfterCuts(t *testing.T) {
 	}
 }
 
-// TestFilesGoOnAfterCuts: after the connection is reset, the upload of one file begins again, and a
-// download goes on behind what has arrived.
+// TestFilesGoOnAfterCuts: after the connection is reset, a copy of one file goes on behind what has
+// arrived, in both directions, and in the sandbox of a token. It leaves no temporary file.
 func TestFilesGoOnAfterCuts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
 	}
 	t.Parallel()
-	_, url := harness.Server(t)
-	dir := t.TempDir()
+	_, open := harness.Server(t)
 	data := make([]byte, 24<<20)
 	for i := range data {
 		data[i] = byte(i >> 16)
 	}
-	harness.Must(t, os.WriteFile(dir+"/f", data, 0o644))
-	for direction, args := range map[faultproxy.Direction][]string{
-		faultproxy.Up: {dir + "/f", ":" + dir + "/up"}, faultproxy.Down: {":" + dir + "/f", dir + "/down"},
+	for _, tt := range []struct {
+		name      string
+		direction faultproxy.Direction
+		confined  bool
+	}{
+		{"upload", faultproxy.Up, false}, {"download", faultproxy.Down, false}, {"upload into a sandbox", faultproxy.Up, true},
 	} {
-		cut := func(after int64) faultproxy.Conn {
-			return faultproxy.Conn{Faults: []faultproxy.Fault{{Kind: faultproxy.Reset, Dir: direction, After: after}}}
-		}
-		proxy, err := faultproxy.New(t.Context(), strings.TrimPrefix(url, "ws://"), faultproxy.Plan{Conns: []faultproxy.Conn{cut(5 << 20), cut(20 << 20)}})
-		harness.Must(t, err)
-		_, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "-q", "--url", "ws://" + proxy.Addr()}, args...)...)
-		stats := proxy.Stats()
-		faults := stats.Faults
-		proxy.Close()
-		// The file has 32 MiB as text. The blocks on the way are lost with each connection. A copy
-		// that begins again takes 57 MiB.
-		if direction == faultproxy.Down && stats.Down > 48<<20 {
-			t.Errorf("got %d bytes for the download of %d, want at most 48 MiB", stats.Down, len(data))
-		}
-		got, err := os.ReadFile(strings.TrimPrefix(args[1], ":"))
-		if code != 0 || faults != 2 || err != nil || !bytes.Equal(got, data) {
-			t.Errorf("%q: got exit code %d, %q, %d cuts, %d bytes, error %v; want 0, 2 cuts and the file", args, code, errs, faults, len(got), err)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			ws, _ := harness.Places(t)
+			from, to := t.TempDir(), ws+"/to"
+			harness.Must(t, os.Mkdir(to, 0o755))
+			url, env := open, []string(nil)
+			if tt.confined {
+				harness.NeedSandbox(t)
+				tokens := filepath.Join(t.TempDir(), "tokens.json")
+				env = []string{"CODEX_EXEC_SERVER_CONNECTION_TOKEN=" + newToken(t, tokens, "--role", "run", "--cwd", ws)}
+				_, url = harness.Server(t, "--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token", "--ws-tokens", tokens)
+			}
+			harness.Must(t, os.WriteFile(from+"/f", data, 0o644))
+			args := []string{from + "/f", ":" + to + "/f"}
+			if tt.direction == faultproxy.Down {
+				args = []string{":" + from + "/f", to + "/f"}
+			}
+			cut := func(after int64) faultproxy.Conn {
+				return faultproxy.Conn{Faults: []faultproxy.Fault{{Kind: faultproxy.Reset, Dir: tt.direction, After: after}}}
+			}
+			proxy, err := faultproxy.New(t.Context(), strings.TrimPrefix(url, "ws://"), faultproxy.Plan{Conns: []faultproxy.Conn{cut(5 << 20), cut(20 << 20)}})
+			harness.Must(t, err)
+			home, _ := harness.HomeDirectory(t, nil)
+			_, errs, code := harness.RunWith(t, env, home, "", append([]string{"remote", "cp", "-q", "--url", "ws://" + proxy.Addr()}, args...)...)
+			stats := proxy.Stats()
+			proxy.Close()
+			// The file has 32 MiB as text. The blocks on the way are lost with each connection. A copy
+			// that begins again takes 57 MiB.
+			if moved := max(stats.Up, stats.Down); moved > 48<<20 {
+				t.Errorf("got %d bytes for the copy of %d, want at most 48 MiB", moved, len(data))
+			}
+			got, err := os.ReadFile(to + "/f")
+			if code != 0 || stats.Faults != 2 || err != nil || !bytes.Equal(got, data) {
+				t.Errorf("got exit code %d, %q, %d cuts, %d bytes, error %v; want 0, 2 cuts and the file", code, errs, stats.Faults, len(got), err)
+			}
+			if names, err := os.ReadDir(to); err != nil || len(names) != 1 {
+				t.Errorf("got files %v, error %v; want only f", names, err)
+			}
+		})
 	}
 }
