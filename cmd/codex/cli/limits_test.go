@@ -34,6 +34,7 @@ var documentedLimits = []struct {
 		"processes of a session that have not closed": {"pkg/execserver.DefaultMaxProcesses"},
 		"`processId`":                                 {"pkg/execserver.maxProcessID"},
 		"file handles of a connection":                {"pkg/execserver.DefaultMaxHandles"},
+		"atomic writes of a session":                  {"pkg/execserver.DefaultMaxHandles"},
 		"`handleId`":                                  {"pkg/execproto.MaxHandleIDBytes"},
 		"watches of a connection; inotify instances for those of all connections": {"pkg/execserver/files.maxWatches", "pkg/execserver/files.MaxServerWatches"},
 		"directories of a watch":                      {"pkg/host/watch.MaxTreeDirectories"},
