@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 
+	"github.com/google/licensecheck"
 	"golang.org/x/mod/module"
 )
 
@@ -21,6 +23,9 @@ const licensesName = "THIRD-PARTY-LICENSES"
 
 // licenseFile matches the names of license files in modules.
 var licenseFile = regexp.MustCompile(`^(?i)(LICEN[CS]E|COPYING|NOTICE|PATENTS)([.-].*)?$`)
+
+// grantFile matches those of them that are no licenses.
+var grantFile = regexp.MustCompile(`^(?i)(NOTICE|PATENTS)`)
 
 // linked returns the modules that the compiler has recorded in the programs of a target, except the
 // modules of this repository, and the version of Go.
@@ -54,12 +59,12 @@ func (r *release) licenses(t target) (file, error) {
 		return file{}, err
 	}
 	for _, path := range sorted(modules) {
-		version := modules[path].Version
-		dir, err := module.EscapePath(path)
+		m := modules[path]
+		dir, err := r.moduleDir(m)
 		if err != nil {
 			return file{}, err
 		}
-		if err := appendLicenses(&b, path+" "+version, filepath.Join(r.modules, dir+"@"+version)); err != nil {
+		if err := appendLicenses(&b, path+" "+m.Version, dir); err != nil {
 			return file{}, err
 		}
 	}
@@ -67,8 +72,40 @@ func (r *release) licenses(t target) (file, error) {
 	return file{licensesName, to, 0o644}, err
 }
 
+// moduleDir returns the directory of a module in the module cache.
+func (r *release) moduleDir(m *debug.Module) (string, error) {
+	dir, err := module.EscapePath(m.Path)
+	return filepath.Join(r.modules, dir+"@"+m.Version), err
+}
+
 // appendLicenses appends the license files of a directory.
 func appendLicenses(b *bytes.Buffer, name, dir string) error {
+	return eachLicense(name, dir, func(file string, text []byte) {
+		fmt.Fprintf(b, "\n%s\n%s: %s\n\n%s\n", strings.Repeat("=", 72), name, file, bytes.TrimSpace(text))
+	})
+}
+
+// licenseIDs returns the SPDX identifiers of the licenses in a directory. Notices and grants of patents
+// have none. A directory in which no license is recognized is an error.
+func licenseIDs(name, dir string) (ids []string, err error) {
+	err = eachLicense(name, dir, func(file string, text []byte) {
+		if grantFile.MatchString(file) {
+			return
+		}
+		for _, m := range licensecheck.Scan(text).Match {
+			if !slices.Contains(ids, m.ID) {
+				ids = append(ids, m.ID)
+			}
+		}
+	})
+	if err == nil && len(ids) == 0 {
+		err = fmt.Errorf("license of %s: no license in %s is recognized", name, dir)
+	}
+	return ids, err
+}
+
+// eachLicense calls do with each license file of a directory. A directory without one is an error.
+func eachLicense(name, dir string, do func(file string, text []byte)) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("license of %s: %w", name, err)
@@ -83,7 +120,7 @@ func appendLicenses(b *bytes.Buffer, name, dir string) error {
 			return fmt.Errorf("license of %s: %w", name, err)
 		}
 		found = true
-		fmt.Fprintf(b, "\n%s\n%s: %s\n\n%s\n", strings.Repeat("=", 72), name, e.Name(), bytes.TrimSpace(text))
+		do(e.Name(), text)
 	}
 	if !found {
 		return fmt.Errorf("license of %s: %s: %w", name, dir, fs.ErrNotExist)

@@ -2,13 +2,18 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/CycloneDX/cyclonedx-go"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
@@ -53,8 +58,8 @@ func moduleDir(t *testing.T, path string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestParts validates a list of components with the schema of CycloneDX. It also checks that a list
-// without a version is not valid.
+// TestParts validates a list of components with the schema of CycloneDX, which knows the identifiers of licenses. It
+// also checks that a list without a version is not valid.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	r, only := testRelease(t)
@@ -72,9 +77,69 @@ func TestParts(t *testing.T) {
 	if validate(t, schema, bytes.Replace(text, []byte(`"specVersion"`), []byte(`"spec"`), 1)) == nil {
 		t.Error("a list without specVersion passes the schema")
 	}
-	for _, want := range []string{`"pkg:golang/std@`, `"pkg:golang/github.com/goreleaser/nfpm/v2@`} {
-		if !bytes.Contains(text, []byte(want)) {
-			t.Errorf("the list has no %s", want)
+	bom := new(cyclonedx.BOM)
+	if err := cyclonedx.NewBOMDecoder(bytes.NewReader(text), cyclonedx.BOMFileFormatJSON).Decode(bom); err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(r.bin(only, "codex"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(program)
+	got := map[string]string{}
+	for _, c := range slices.Concat([]cyclonedx.Component{*bom.Metadata.Component}, *bom.Metadata.Component.Components, *bom.Components) {
+		if c.Licenses != nil {
+			got[c.Name] = (*c.Licenses)[0].License.ID
+		}
+		if c.Hashes != nil {
+			got[c.Name] += " " + (*c.Hashes)[0].Value
+		}
+	}
+	wanted := map[string]string{"codex-exec-server": "Apache-2.0", "codex": " " + hex.EncodeToString(sum[:]), "std": "BSD-3-Clause"}
+	for path, id := range map[string]string{"github.com/goreleaser/nfpm/v2": "MIT", "golang.org/x/mod": "BSD-3-Clause"} {
+		wanted[path] = id + " " + goSum(t, path)
+	}
+	for name, want := range wanted {
+		if got[name] != want {
+			t.Errorf("%s: got license and hash %q, want %q", name, got[name], want)
+		}
+	}
+}
+
+// goSum returns the sum of a module in go.sum, in hexadecimal digits.
+func goSum(t *testing.T, path string) string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", path).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums, err := os.ReadFile("go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(sums), path+" "+strings.TrimSpace(string(out))+" h1:")
+	line, _, _ := strings.Cut(after, "\n")
+	sum, err := base64.StdEncoding.DecodeString(line)
+	if err != nil || len(sum) == 0 {
+		t.Fatalf("go.sum has %q for %s, %v", line, path, err)
+	}
+	return hex.EncodeToString(sum)
+}
+
+// TestUnknownLicense: a license that is not recognized is an error, and a notice is no license.
+func TestUnknownLicense(t *testing.T) {
+	t.Parallel()
+	apache, err := os.ReadFile("../../../LICENSE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{"LICENSE": []byte("You may use this on Sundays.\n"), "NOTICE": apache} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if ids, err := licenseIDs("example.org/m", dir); err == nil || !strings.Contains(err.Error(), "example.org/m") {
+			t.Errorf(`%s: got %q, %v, want an error with "example.org/m"`, name, ids, err)
 		}
 	}
 }
