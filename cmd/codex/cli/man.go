@@ -18,10 +18,12 @@ func manCommand() *cli.Command {
 		Usage:     "print a manual page of this program or of a command",
 		ArgsUsage: "[COMMAND]",
 		Description: `Prints roff source. The page of the program lists its commands; the page of a command
-includes its subcommands.
+includes its subcommands. The pages exec-server.toml and rendezvous.toml, of section 5,
+describe the files with options of these two commands.
 
 Examples:
    codex man remote > remote.1 && man ./remote.1
+   codex man exec-server.toml > exec-server.toml.5
    codex man > ~/.local/share/man/man1/codex.1`,
 		Flags: []cli.Flag{
 			cmdutil.OtherWords,
@@ -53,6 +55,11 @@ func printMan(c *cli.Context) error {
 			HelpName: c.App.HelpName, Usage: c.App.Usage, UsageText: c.App.UsageText, Description: c.App.Description,
 			Subcommands: c.App.Commands, Flags: c.App.Flags,
 		}, nil)
+	}
+	if of, ok := strings.CutSuffix(name, fileSuffix); ok {
+		if command := c.App.Command(of); command != nil && cmdutil.InFile(command) != nil {
+			return writeFileMan(c.App.Writer, source, command)
+		}
 	}
 	command := c.App.Command(name)
 	if command == nil {
@@ -97,6 +104,41 @@ func writeMan(w io.Writer, title string, source manSource, page *cli.Command, be
 		m.text(c.Usage)
 		m.body("SS", c)
 	}
+	_, err := io.WriteString(w, m.String())
+	return err
+}
+
+// fileSuffix makes the name of a command that of its file with options.
+const fileSuffix = ".toml"
+
+// writeFileMan writes the page of a command's file with options.
+func writeFileMan(w io.Writer, source manSource, command *cli.Command) error {
+	m, file := &manText{}, command.Name+fileSuffix
+	m.macro("TH", strings.ToUpper(file), "5", source.date, source.program, "File Formats Manual")
+	m.macro("SH", "NAME")
+	m.text(file + " - file with options of " + command.HelpName)
+	m.macro("SH", "SYNOPSIS")
+	m.text("/etc/codex/" + file)
+	m.macro("SH", "DESCRIPTION")
+	m.paragraphs(`The command reads this file, or the one that its option --config-file names. The file is in TOML.
+A key is the name of an option without the dashes in front. A switch is true or false, a number is a
+number, a duration is a string, and an option that may be repeated is a string or an array of strings.
+
+An option on the command line takes precedence over a variable, and a variable over the file.
+An unknown key, a value of another type, and a file that other users can change, are errors.
+The option --check-config checks the file and all that it names. The option --print-config prints
+all options with the origin of each.
+
+Example:
+   log-format = "json"
+   log-level = "warn"`)
+	m.macro("SH", "OPTIONS")
+	for _, f := range cmdutil.InFile(command) {
+		_, text := flagHelp(f)
+		m.item(f.Names()[0], text+". The value is "+cmdutil.Allowed(f)+".")
+	}
+	m.macro("SH", "SEE ALSO")
+	m.text("codex-" + command.Name + "(1)")
 	_, err := io.WriteString(w, m.String())
 	return err
 }

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,30 +62,72 @@ func TestManPages(t *testing.T) {
 	}
 }
 
+// TestManPagesOfFiles: the page of each file with options has exactly the keys that the command accepts, and an example
+// that the command accepts.
+func TestManPagesOfFiles(t *testing.T) {
+	t.Setenv("CODEX_HOME", t.TempDir())
+	for command := range commandsWithFile {
+		_, printed, errs := optionsIn(t, command, "", "--print-config")
+		var want, got []string
+		for line := range strings.Lines(printed) {
+			want = append(want, strings.Fields(strings.TrimPrefix(line, "# "))[0])
+		}
+		page := pageOf(t, command+".toml")
+		_, options, _ := strings.Cut(page, ".SH \"OPTIONS\"\n")
+		options, _, _ = strings.Cut(options, ".SH")
+		for _, item := range strings.Split(options, ".TP\n")[1:] {
+			name, text, _ := strings.Cut(item, "\n")
+			got = append(got, strings.ReplaceAll(name, `\-`, "-"))
+			if strings.HasPrefix(text, ". The value") {
+				t.Errorf("%s: the page has no text about %s", command, name)
+			}
+		}
+		if len(want) < 10 || !slices.Equal(got, want) {
+			t.Errorf("%s: the page has the keys %q, want %q: %s", command, got, want, errs)
+		}
+		_, example, _ := strings.Cut(page, ".nf\n")
+		example, _, _ = strings.Cut(example, ".fi")
+		if path, out, errs := optionsIn(t, command, strings.ReplaceAll(example, `\-`, "-"), "--print-config"); !strings.Contains(out, `log-level = "warn" # `+path+":2") {
+			t.Errorf("%s: the example of the page sets %s%s", command, printedOption(out, "log-level"), errs)
+		}
+	}
+}
+
+// pageOf returns a manual page.
+func pageOf(t *testing.T, args ...string) string {
+	t.Helper()
+	var page bytes.Buffer
+	app := newApp(cmdutil.Streams{Out: &page, Err: io.Discard})
+	if err := app.Run(append([]string{"codex", "man", "--date", "2026-01-31"}, args...)); err != nil {
+		t.Fatalf("%q: got error %v, want no error", args, err)
+	}
+	return page.String()
+}
+
 // TestManLint makes mandoc check every page, as a packager does. A warning is a failure.
 func TestManLint(t *testing.T) {
 	mandoc, err := exec.LookPath("mandoc")
 	testutil.Need(t, "mandoc", err, exec.ErrNotFound)
 	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
-	pages := map[string][]string{"codex": {"man"}}
+	pages := map[string][]string{`"CODEX" "1"`: nil}
 	for _, c := range app.Commands {
 		if !c.Hidden && c.Name != "help" {
-			pages["codex-"+c.Name] = []string{"man", c.Name}
+			pages[fmt.Sprintf(`"%s" "1"`, roffText(strings.ToUpper("codex-"+c.Name)))] = []string{c.Name}
+		}
+		if commandsWithFile[c.Name] != nil {
+			pages[fmt.Sprintf(`"%s.TOML" "5"`, roffText(strings.ToUpper(c.Name)))] = []string{c.Name + ".toml"}
 		}
 	}
-	for name, args := range pages {
-		var page, complaints bytes.Buffer
-		app := newApp(cmdutil.Streams{Out: &page, Err: io.Discard})
-		if err := app.Run(append([]string{"codex", args[0], "--date", "2026-01-31"}, args[1:]...)); err != nil {
-			t.Fatalf("%s: got error %v, want no error", name, err)
+	for title, args := range pages {
+		page := pageOf(t, args...)
+		if !strings.HasPrefix(page, ".TH "+title+` "2026-01-31" `) {
+			t.Errorf("%q begins with %.80q, want the title %s", args, page, title)
 		}
-		if !strings.HasPrefix(page.String(), `.TH "`+roffText(strings.ToUpper(name))+`" "1" "2026-01-31" `) {
-			t.Errorf("%s begins with %.80q", name, page.String())
-		}
+		var complaints bytes.Buffer
 		cmd := exec.Command(mandoc, "-T", "lint", "-W", "warning")
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = &page, &complaints, &complaints
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(page), &complaints, &complaints
 		if err := cmd.Run(); err != nil || complaints.Len() > 0 {
-			t.Errorf("%s: mandoc: %v\n%s", name, err, complaints.String())
+			t.Errorf("%q: mandoc: %v\n%s", args, err, complaints.String())
 		}
 	}
 }

@@ -275,14 +275,25 @@ func (o *Options) isGiven(name string) bool {
 
 // names returns the options that may be in the file.
 func (o *Options) names() (names []string) {
-	for _, flag := range o.c.Command.Flags {
-		name := flag.Names()[0]
-		visible, ok := flag.(cli.VisibleFlag)
-		if ok && visible.IsVisible() && !slices.Contains([]string{optionFile, optionCheck, optionPrint, "help"}, name) {
-			names = append(names, name)
-		}
+	for _, flag := range InFile(o.c.Command) {
+		names = append(names, flag.Names()[0])
 	}
 	return names
+}
+
+// InFile returns the options of a command that may be in its file with options. It returns nil if the command has no
+// such file.
+func InFile(c *cli.Command) (flags []cli.Flag) {
+	if find(c.Flags, optionFile) == nil {
+		return nil
+	}
+	for _, flag := range c.Flags {
+		visible, ok := flag.(cli.VisibleFlag)
+		if ok && visible.IsVisible() && !slices.Contains([]string{optionFile, optionCheck, optionPrint, "help"}, flag.Names()[0]) {
+			flags = append(flags, flag)
+		}
+	}
+	return flags
 }
 
 func (o *Options) flagNamed(name string) cli.Flag {
@@ -315,8 +326,8 @@ func kindOf(flag cli.Flag) any {
 	return flag
 }
 
-// allowed describes the values that an option accepts.
-func allowed(flag cli.Flag) string {
+// Allowed describes the values that an option accepts in a file.
+func Allowed(flag cli.Flag) string {
 	switch kindOf(flag).(type) {
 	case *cli.BoolFlag:
 		return "true or false"
@@ -352,7 +363,7 @@ func text(flag cli.Flag, value any) (text string, err error) {
 		text, ok = value.(string)
 	}
 	if !ok {
-		return "", fmt.Errorf("it must be %s", allowed(flag))
+		return "", fmt.Errorf("it must be %s", Allowed(flag))
 	}
 	return text, nil
 }
