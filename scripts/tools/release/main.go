@@ -6,6 +6,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -113,8 +114,20 @@ func (r *release) documents(t target) ([]file, error) {
 		return nil, err
 	}
 	files := []file{licenses}
-	for _, name := range []string{"README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md"} {
+	for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md"} {
 		files = append(files, file{name, filepath.Join(r.root, name), 0o644})
+	}
+	// README.md links to docs, and the alerts, the dashboard and the manifests for Kubernetes are there.
+	err = filepath.WalkDir(filepath.Join(r.root, "docs"), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(r.root, path)
+		files = append(files, file{filepath.ToSlash(name), path, 0o644})
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	for _, dir := range []string{"man", "completions"} {
 		entries, err := os.ReadDir(filepath.Join(r.built, "doc", dir))

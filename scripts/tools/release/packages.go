@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goreleaser/nfpm/v2"
@@ -16,6 +19,9 @@ import (
 
 // lib is the directory of the programs. codex finds its helpers there.
 const lib = "/usr/lib/codex-exec-server"
+
+// docs is the directory of the documents.
+const docs = "/usr/share/doc/" + packageName
 
 // rpmLicenses is the directory where distributions with .rpm store the licenses of a package.
 const rpmLicenses = "/usr/share/licenses/" + packageName
@@ -89,12 +95,22 @@ func (r *release) contents(t target, format string) (files.Contents, error) {
 		all = append(all, &files.Content{Source: from, Destination: to, Type: kind,
 			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: r.date}})
 	}
+	documents, err := r.documents(t)
+	if err != nil {
+		return nil, err
+	}
 	// No other package has these directories. rpm removes only directories that are listed.
-	directories := []string{lib, "/usr/share/doc/" + packageName}
+	directories := []string{lib, docs}
 	if format == "rpm" {
 		directories = append(directories, rpmLicenses)
 	}
-	for _, dir := range directories {
+	for _, f := range documents {
+		for dir := path.Dir(f.name); strings.HasPrefix(f.name, "docs/") && dir != "."; dir = path.Dir(dir) {
+			directories = append(directories, docs+"/"+dir)
+		}
+	}
+	slices.Sort(directories)
+	for _, dir := range slices.Compact(directories) {
 		add(files.TypeDir, "", dir, 0o755)
 	}
 	for _, program := range t.programs() {
@@ -110,10 +126,6 @@ func (r *release) contents(t target, format string) (files.Contents, error) {
 	add(files.TypeFile, filepath.Join(sources, "apparmor"), lib+"/apparmor", 0o644)
 	add(files.TypeFile, filepath.Join(sources, "sysusers.conf"), "/usr/lib/sysusers.d/codex-exec-server.conf", 0o644)
 	add(files.TypeFile, filepath.Join(sources, "tmpfiles.conf"), "/usr/lib/tmpfiles.d/codex-exec-server.conf", 0o644)
-	documents, err := r.documents(t)
-	if err != nil {
-		return nil, err
-	}
 	for _, f := range documents {
 		kind, from, to, err := r.place(f, format)
 		if err != nil {
@@ -145,7 +157,7 @@ func (r *release) place(f file, format string) (kind, from, to string, err error
 	switch dir, name := filepath.Split(f.name); {
 	case dir == "man/":
 		from, err = r.gzipFile(name+".gz", f.from)
-		return document, from, "/usr/share/man/man1/" + name + ".gz", err
+		return document, from, "/usr/share/man/man" + strings.TrimPrefix(filepath.Ext(name), ".") + "/" + name + ".gz", err
 	case name == "codex.bash":
 		return files.TypeFile, f.from, "/usr/share/bash-completion/completions/codex", nil
 	case name == "codex.zsh" && format == "rpm":
@@ -159,6 +171,6 @@ func (r *release) place(f file, format string) (kind, from, to string, err error
 	case format == "rpm" && (name == "LICENSE" || name == licensesName):
 		return files.TypeRPMLicense, f.from, rpmLicenses + "/" + name, nil
 	default:
-		return document, f.from, "/usr/share/doc/" + packageName + "/" + name, nil
+		return document, f.from, docs + "/" + f.name, nil
 	}
 }
