@@ -93,7 +93,7 @@ func newConn(ctx context.Context, srv *Server, t websocket.Transport, grant wsau
 		srv:       srv,
 		t:         t,
 		out:       newOutbox(t, srv.events),
-		log:       srv.log.With("peer", t.Peer()),
+		log:       named(srv.log.With("peer", t.Peer()), grant.Name()),
 		principal: grant.OwnerOf(),
 		grant:     grant,
 		account:   account,
@@ -104,6 +104,14 @@ func newConn(ctx context.Context, srv *Server, t websocket.Transport, grant wsau
 	c.lanes = newLanes(c.ctx, srv.opts.ConcurrentRequests, account, c.out.sendNow)
 	c.files = srv.files.New(c.ctx, c)
 	return c
+}
+
+// named adds the name of a principal to a log, if there is one.
+func named(log *slog.Logger, principal string) *slog.Logger {
+	if principal == "" {
+		return log
+	}
+	return log.With("principal", shorten(principal))
 }
 
 // serve runs the connection until it ends.
@@ -159,7 +167,7 @@ func (c *conn) routineGrant() {
 		return
 	}
 	// c.log must not be used here, because the reader changes it.
-	c.srv.log.Warn("connection ends", "peer", c.t.Peer(), "token", c.grant.Token, "reason", err)
+	named(c.srv.log, c.grant.Name()).Warn("connection ends", "peer", c.t.Peer(), "token", c.grant.Token, "reason", err)
 	if c.isGreeted() && !c.grant.Renewable {
 		c.session.end(err.Error(), false)
 		<-c.session.ctx.Done()

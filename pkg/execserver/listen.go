@@ -194,7 +194,7 @@ func (srv *Server) authenticate(r *http.Request) (wsauth.Grant, *observe.Refused
 	case srv.opts.Auth != nil:
 		grant, err := srv.opts.Auth.Authenticate(r)
 		if err != nil {
-			return grant, &observe.Refused{Status: http.StatusUnauthorized, Err: err}
+			return grant, &observe.Refused{Status: http.StatusUnauthorized, Principal: grant.Principal, Err: err}
 		}
 		return grant, nil
 	case isCertified(r):

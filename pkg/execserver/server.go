@@ -242,7 +242,8 @@ func New(opts Options) (*Server, error) { return newServer(opts, nil) }
 func newServer(opts Options, within *tracing.Context) (*Server, error) {
 	opts = opts.withDefaults()
 	repeats := gather.New(opts.Logger.Handler(), map[string]gather.Rule{
-		observe.RefusedConnection: {Key: "reason", Source: "peer"}, unenforcedLimit: {Key: "limit"}, noProxies: {Key: "error"},
+		observe.RefusedConnection: {Key: "reason", Sources: []string{"peer", "principal"}},
+		unenforcedLimit:           {Key: "limit", Sources: []string{"principal"}}, noProxies: {Key: "error"},
 	})
 	opts.Logger = slog.New(repeats)
 	opts.Process.Logger = opts.Logger

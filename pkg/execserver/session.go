@@ -86,14 +86,14 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (repl
 	}
 	c.handshake = handshakeAnswered
 	c.log = c.log.With("session", digest.Of(s.id))
-	c.log.Info("session attached", "principal", shorten(s.principal()), "client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil)
+	c.log.Info("session attached", "token", c.grant.Token, "client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil)
 	info := c.environment()
 	r := execproto.InitializeResult{SessionID: s.id, Extensions: c.srv.extensions(), EnvironmentInfo: &info}
 	return reply.Followed{Result: r, Then: func() { close(c.answered) }}, nil
 }
 
 // principal returns the owner's name for logs and lists.
-func (s *session) principal() string { return cmp.Or(s.grant.Principal, s.owner) }
+func (s *session) principal() string { return cmp.Or(s.grant.Name(), s.owner) }
 
 // seen describes a session for observers.
 func (s *session) seen() observe.Session {
@@ -128,7 +128,7 @@ func (srv *Server) openSession(c *conn, p *execproto.InitializeParams) (*session
 	case s.owner != c.principal || !s.grant.Same(&c.grant):
 		// The same error as for an unknown id: a client that guesses an id must not learn that
 		// it exists.
-		s.log.Warn("session refused to another principal", "peer", c.t.Peer())
+		s.log.Warn("session refused to another principal", "peer", c.t.Peer(), "other", shorten(c.grant.Name()))
 		return nil, unknownSession(*p.ResumeSessionID)
 	}
 	err := s.resume(c, p.TakeOver)
@@ -144,7 +144,7 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a session id: %w", err)
 	}
-	if err := srv.events.SessionStarting.Ask(c.seen(id.String(), cmp.Or(c.grant.Principal, c.principal))); err != nil {
+	if err := srv.events.SessionStarting.Ask(c.seen(id.String(), cmp.Or(c.grant.Name(), c.principal))); err != nil {
 		return nil, err
 	}
 	srv.mu.Lock()
@@ -158,7 +158,7 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 		s.peer = c.t.Peer()
 		s.lasting, _ = c.lastingOwner() // after an error there is none
 	}
-	s.log = srv.log.With("session", digest.Of(s.id))
+	s.log = named(srv.log.With("session", digest.Of(s.id)), s.principal())
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)
 	s.account = srv.shares.Open(s.grant.Principal, srv.hasWhole(s.grant.Principal))
 	s.tunnels = srv.tunnels.New(s.ctx, s.log, s.account)

@@ -3,6 +3,7 @@ package execserver
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -62,6 +63,62 @@ func TestSessionsBelongToAToken(t *testing.T) {
 	}
 	owner.ws.Close()
 	connect(run).initialize(session) // for comparison
+}
+
+// TestRecordsNameThePrincipal: every record of a session, and of a client that is refused although its token is known,
+// names the principal, so that one search of the log shows who has done something.
+func TestRecordsNameThePrincipal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	file := wsauth.OpenTokens(path)
+	auth, err := wsauth.New(wsauth.Config{Mode: wsauth.CapabilityToken, TokensFile: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := func(ttl time.Duration) http.Header {
+		secret, _, err := file.Create(t.Context(), wsauth.TokenSpec{Name: "t", Role: wsauth.RoleAdmin, Principal: "alice", TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return http.Header{"Authorization": {"Bearer " + secret}}
+	}
+	lasting, expired := token(0), token(time.Nanosecond)
+	id := wsauth.TokenID(strings.TrimPrefix(lasting.Get("Authorization"), "Bearer "))
+	expiredID := wsauth.TokenID(strings.TrimPrefix(expired.Get("Authorization"), "Bearer "))
+	var log logText
+	srv, url := newTestServer(t, Options{Auth: auth, MaxConnections: 1, SessionTTL: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	ws, _, err := websocket.DefaultDialer.Dial(url, lasting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &peer{t: t, ws: ws}
+	p.initialize("")
+	for header, status := range map[*http.Header]int{&lasting: http.StatusServiceUnavailable, &expired: http.StatusUnauthorized} {
+		if _, res, err := websocket.DefaultDialer.Dial(url, *header); err == nil || res == nil || res.StatusCode != status {
+			t.Fatalf("got %v, %v, want status %d", res, err, status)
+		}
+	}
+	p.start("p1", "exit 3", nil)
+	p.closed("p1")
+	ws.Close()
+	awaitConns(t, srv, 0)
+	testutil.Eventually(t.Context(), t, "the end of the session in the log", func() (string, bool) { return log.String(), strings.Contains(log.String(), "session ended") })
+	records := 0
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, " session=") {
+			records++
+			if strings.Count(line, `principal="principal alice"`) != 1 {
+				t.Errorf("got %s, want the principal once", line)
+			}
+		}
+	}
+	if records < 4 {
+		t.Errorf("the log has %d records of the session:\n%s", records, log.String())
+	}
+	for _, want := range []string{"connection refused", `principal="principal alice"`, `principal="token ` + expiredID + `"`, "token=" + id} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log has no %s:\n%s", want, log.String())
+		}
+	}
 }
 
 // TestTokensEndConnections: within 5 s after its token has become invalid, a connection is

@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -122,8 +123,10 @@ func TestMeter(t *testing.T) {
 	}
 }
 
+// TestCallRate: a token with too many calls is named, for the client and in the log.
 func TestCallRate(t *testing.T) {
-	s := start(t, Options{})
+	var log lockedBuffer
+	s := start(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	s.Server.tokens.quota.calls, s.Server.tokens.quota.callBurst = 1, 3
 	token, err := s.Server.opts.Tokens.Authenticate(s.token)
 	if err != nil {
@@ -137,6 +140,9 @@ func TestCallRate(t *testing.T) {
 		} else if limited && !strings.Contains(a.body, "with the token "+id) {
 			t.Errorf("call %d: %s does not name the token %s", i, a.body, id)
 		}
+	}
+	if want := "code=rate_limited token=" + id; !strings.Contains(log.String(), want) {
+		t.Errorf("got the log %s, want %s", log.String(), want)
 	}
 	other, _ := newToken(t, s.tokens, RoleBoth, "*")
 	if a := s.post(other, "/cloud/environment/env/connect", "{}"); a.status == 429 {

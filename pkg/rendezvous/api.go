@@ -106,10 +106,18 @@ const (
 // environment's id and reads the body.
 func (s *Server) call(name string, serve func(*http.Request, *Token, string, []byte) (any, *apiError)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		answer, err := s.serveCall(name, w, r, serve)
+		var answer any
+		token, err := s.authenticate(bearer(r))
+		if err == nil {
+			answer, err = s.serveCall(name, w, r, token, serve)
+		}
 		if err != nil {
 			s.metrics.request(name, err.status)
-			s.log.Info(refusedCall, "call", name, "peer", r.RemoteAddr, "status", err.status, "code", err.code)
+			args := []any{"call", name, "peer", r.RemoteAddr, "status", err.status, "code", err.code}
+			if token != nil {
+				args = append(args, "token", token.ID)
+			}
+			s.log.Info(refusedCall, args...)
 			writeError(w, err)
 			return
 		}
@@ -119,12 +127,8 @@ func (s *Server) call(name string, serve func(*http.Request, *Token, string, []b
 }
 
 func (s *Server) serveCall(
-	name string, w http.ResponseWriter, r *http.Request, serve func(*http.Request, *Token, string, []byte) (any, *apiError),
+	name string, w http.ResponseWriter, r *http.Request, token *Token, serve func(*http.Request, *Token, string, []byte) (any, *apiError),
 ) (any, *apiError) {
-	token, refused := s.authenticate(bearer(r))
-	if refused != nil {
-		return nil, refused
-	}
 	id := strings.TrimSpace(r.PathValue("id"))
 	if refused := s.charge(name, token, id); refused != nil {
 		return nil, refused

@@ -27,7 +27,7 @@ func (s *Server) serveRelay(w http.ResponseWriter, r *http.Request) {
 	defer s.leave()
 	if refused := s.attach(w, r, &t); refused != nil {
 		s.metrics.request("relay", refused.status)
-		s.log.Info(refusedConnection, "peer", r.RemoteAddr, "environment", t.environment, "status", refused.status, "code", refused.code)
+		s.log.Info(refusedConnection, "peer", r.RemoteAddr, "environment", t.environment, "token", t.token, "status", refused.status, "code", refused.code)
 		writeError(w, refused)
 	}
 }
@@ -64,7 +64,7 @@ func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticke
 	defer cancel()
 	mine, ok := s.tokens.use(t.token, (*account).addSocket)
 	if !ok {
-		return tooManySockets()
+		return tooManySockets("with the token " + t.token)
 	}
 	defer mine.removeSocket()
 	generation, err := s.state.Attach(ctx, t.registration, s.executorConnection(r, t))
@@ -120,8 +120,8 @@ func (s *Server) busError(err error) *apiError {
 	return &apiError{http.StatusServiceUnavailable, "bus_unavailable", "the service cannot route frames"}
 }
 
-func tooManySockets() *apiError {
-	return &apiError{http.StatusTooManyRequests, "too_many_sockets", "too many connections with this token, or to this environment"}
+func tooManySockets(of string) *apiError {
+	return &apiError{http.StatusTooManyRequests, "too_many_sockets", "too many connections " + of}
 }
 
 func (s *Server) attachHarness(w http.ResponseWriter, r *http.Request, t *ticket) *apiError {
@@ -136,12 +136,12 @@ func (s *Server) attachHarness(w http.ResponseWriter, r *http.Request, t *ticket
 	}
 	mine, ok := s.tokens.use(t.token, (*account).addSocket)
 	if !ok {
-		return tooManySockets()
+		return tooManySockets("with the token " + t.token)
 	}
 	defer mine.removeSocket()
 	environment, ok := s.environments.use(t.environment, func(a *account) bool { return a.takeSocket(t.token) })
 	if !ok {
-		return tooManySockets()
+		return tooManySockets("to this environment with the token " + t.token)
 	}
 	defer environment.returnSocket(t.token)
 	socket := s.upgrade(w, r)

@@ -2,6 +2,8 @@ package rendezvous
 
 import (
 	"fmt"
+	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -67,14 +69,26 @@ func testStreamLimit(t *testing.T, start starter) {
 	x.want("more", frame.Handshake, "x")
 }
 
+// TestExecutorLimit: a token that has too many connections is named, for the client and in the log.
 func TestExecutorLimit(t *testing.T) {
-	s := start(t, Options{})
+	var log lockedBuffer
+	s := start(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	s.Server.tokens.quota.sockets = 2
 	first := s.executor("a")
 	s.executor("b")
 	url := s.register("c").URL
-	if got := refused(t, url); got != "429 too_many_sockets" {
-		t.Errorf(`got %s, want "429 too_many_sockets"`, got)
+	_, res, err := websocket.DefaultDialer.Dial(url, nil)
+	if err == nil || res == nil {
+		t.Fatalf("got %v, want an answer", err)
+	}
+	body, _ := io.ReadAll(res.Body)
+	for _, want := range []string{`"too_many_sockets"`, "with the token " + TokenID(s.token)} {
+		if !strings.Contains(string(body), want) {
+			t.Errorf("got %s, want %s", body, want)
+		}
+	}
+	if want := "token=" + TokenID(s.token); !strings.Contains(log.String(), "code=too_many_sockets") || !strings.Contains(log.String(), want) {
+		t.Errorf("got the log %s, want %s", log.String(), want)
 	}
 	_ = first.ws.Close()
 	eventually(t, func() bool { return refused(t, url) == "accepted" })

@@ -119,7 +119,7 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 		opts.ResumeTime = DefaultResumeTime
 	}
 	repeats := gather.New(opts.Logger.Handler(), map[string]gather.Rule{
-		refusedCall: {Key: "code", Source: "peer"}, refusedConnection: {Key: "code", Source: "peer"},
+		refusedCall: {Key: "code", Sources: []string{"peer", "token"}}, refusedConnection: {Key: "code", Sources: []string{"peer", "token"}},
 	})
 	opts.Logger = slog.New(repeats)
 	public, err := parsePublicURL(opts.PublicURL)

@@ -64,7 +64,7 @@ func (d *Store) logEnd(k *Process) {
 	if !logs {
 		return
 	}
-	log := d.Log.With("process", observe.Short(k.Record.ProcessID))
+	log := d.Log.With("process", observe.Short(k.Record.ProcessID), "principal", observe.Short(k.Record.Owner))
 	if !status.Closed {
 		log.Warn("detached process ended", "reason", lostEnd)
 		return

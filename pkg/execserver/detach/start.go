@@ -118,17 +118,18 @@ func (d *Store) start(ctx context.Context, record Record, params *execproto.Star
 	}
 	pid, err := d.spawn(k, lock)
 	_ = lock.Close() // the keeper holds the lock
+	log := d.Log.With("process", observe.Short(record.ProcessID), "principal", observe.Short(record.Owner))
 	if err == nil {
 		var started execproto.StartResult
 		own := *params
 		own.OutputWindow, own.Retain = 0, new(record.Retain.wire())
 		if err = k.callStarting(ctx, &own, &started); err == nil {
 			k.setRan()
-			d.Log.Info("detached process started", "process", observe.Short(record.ProcessID), "keeper", pid, "sandbox", started.SandboxType)
+			log.Info("detached process started", "keeper", pid, "sandbox", started.SandboxType)
 			return started, nil
 		}
 	}
-	d.Log.Info("detached process did not start", "process", observe.Short(record.ProcessID), "error", err)
+	log.Info("detached process did not start", "error", err)
 	d.setNotStarted(k)
 	k.disconnect()
 	k.awaitEnd(ctx)

@@ -9,14 +9,20 @@ const RefusedConnection = "connection refused"
 
 // addLog logs the events that an operator needs.
 func addLog(ev *Events, log *slog.Logger) {
-	ev.ConnectionRefused.Add(func(r Refused) { log.Warn(RefusedConnection, "peer", r.Peer, "reason", r.Err) })
+	ev.ConnectionRefused.Add(func(r Refused) {
+		args := []any{"peer", r.Peer, "reason", r.Err}
+		if r.Principal != "" {
+			args = append(args, "principal", Short(r.Principal))
+		}
+		log.Warn(RefusedConnection, args...)
+	})
 	ev.ProcessStarted.Add(func(p *Process) {
 		p.Log.Info("process started", "pid", p.PID, "tty", p.TTY, "sandbox", p.Sandbox)
 	})
 	ev.ProcessStartFailed.Add(func(f StartFailure) { f.Log.Info("process did not start", "error", f.Err) })
 	ev.ProcessExited.Add(func(p *Process) {
 		if r := p.Exit.Refusal; r != nil {
-			log.Warn("sandbox refused, nothing ran", "process", Short(p.ID), "policy", string(r.Policy), "reason", r.Reason)
+			p.Log.Warn("sandbox refused, nothing ran", "policy", string(r.Policy), "reason", r.Reason)
 		}
 	})
 	ev.ProcessClosed.Add(func(p *Process) {

@@ -114,6 +114,9 @@ type Grant struct {
 	check func() error // nil: the grant never ends
 }
 
+// namedToken begins the principal of a client with a token that has an id.
+const namedToken = "token "
+
 // Unlimited returns a grant that permits everything and never ends.
 func Unlimited(principal string) Grant { return Grant{Principal: principal, Role: RoleAdmin} }
 
@@ -121,7 +124,7 @@ func Unlimited(principal string) Grant { return Grant{Principal: principal, Role
 // the client's token permits. The client's key determines the owner, whatever the service
 // reports about the token (docs/spec/relay.md §6.1).
 func Relayed(g *tokens.Grant, owner string) Grant {
-	grant := Grant{Principal: "token " + cmp.Or(g.Name, g.Token), Owner: owner, Role: g.Role, Ceiling: g.Ceiling, Expires: g.Expires}
+	grant := Grant{Principal: namedToken + cmp.Or(g.Name, g.Token), Owner: owner, Role: g.Role, Ceiling: g.Ceiling, Expires: g.Expires}
 	if g.Limited() {
 		grant.Token = g.Token // another token of the client may permit more
 	}
@@ -145,6 +148,9 @@ func (g *Grant) Same(other *Grant) bool {
 // OwnerOf returns the owner of the client's sessions and detached processes.
 func (g *Grant) OwnerOf() string { return cmp.Or(g.Owner, g.Principal) }
 
+// Name returns the name of the client for logs, lists and metrics.
+func (g *Grant) Name() string { return cmp.Or(g.Principal, g.Owner) }
+
 // Ends reports whether the grant can end: the caller must then repeat Check.
 func (g *Grant) Ends() bool { return g.check != nil }
 
@@ -159,12 +165,12 @@ func (g *Grant) Check() error {
 	return g.check()
 }
 
-// authenticate returns the grant of a token in the file.
+// authenticate returns the grant of a token in the file. With ErrTokenExpired, the grant has only the principal.
 func (f *TokenFile) authenticate(secret string) (Grant, error) {
 	t, err := f.Authenticate(secret)
 	switch {
 	case errors.Is(err, tokens.ErrExpired):
-		return Grant{}, ErrTokenExpired
+		return Grant{Principal: namedToken + TokenID(secret)}, ErrTokenExpired
 	case errors.Is(err, tokens.ErrBadToken):
 		return Grant{}, ErrToken
 	case err != nil:
@@ -177,7 +183,7 @@ func (f *TokenFile) authenticate(secret string) (Grant, error) {
 
 // grant returns what the holder of the token may do.
 func (t *Token) grant() Grant {
-	principal := "token " + t.ID
+	principal := namedToken + t.ID
 	if t.Principal != "" {
 		principal = "principal " + t.Principal
 	}

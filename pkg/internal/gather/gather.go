@@ -1,12 +1,13 @@
 // Package gather keeps clients from filling the log of a server with repeated records: a client with a wrong token causes a
 // thousand refused connections in a second. The first record is logged, and the repetitions of a minute are counted in one
-// record, with the worst source.
+// record, with the worst sources.
 package gather
 
 import (
 	"context"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,24 +15,30 @@ import (
 const (
 	// window is how long repetitions are counted before they are logged.
 	window = time.Minute
-	// maxKeys bounds the kinds of records that are counted separately, and maxSources the sources of each. Further ones are counted
-	// together.
+	// maxKeys bounds the kinds of records that are counted separately, and maxSources the values of each of their sources. Further
+	// ones are counted together.
 	maxKeys    = 64
 	maxSources = 1024
 )
 
-// Rule says which records are repetitions of each other: those with the same value of the attribute Key; "": all with the message. Source
-// is the attribute that names who causes them, such as an address, whose port does not count; "": none.
-type Rule struct{ Key, Source string }
+// Rule says which records are repetitions of each other: those with the same value of the attribute Key; "": all with the message.
+// Sources are the attributes that name who causes them, such as an address, whose port does not count, and a token. A record may
+// lack some of them.
+type Rule struct {
+	Key     string
+	Sources []string
+}
 
 // Handler is a slog.Handler that gathers records and passes them on.
 type Handler struct {
 	slog.Handler
-	shared *shared // by all handlers that were derived from one
+	shared *shared     // by all handlers that were derived from one
+	attrs  []slog.Attr // of Handler
 }
 
 type shared struct {
 	rules map[string]Rule
+	to    slog.Handler // has no attributes of a single client
 
 	mu     sync.Mutex
 	closed bool
@@ -43,41 +50,45 @@ type kind struct{ message, key string }
 
 // repeated is what was gathered since the last record of a kind.
 type repeated struct {
-	to      slog.Handler // of the latest record
 	level   slog.Level
 	count   int
-	sources map[string]int
+	sources map[string]map[string]int // by attribute and value
 	timer   *time.Timer
 }
 
 // New returns a handler that gathers the records with the messages of rules. Close must be called.
 func New(to slog.Handler, rules map[string]Rule) *Handler {
-	return &Handler{to, &shared{rules: rules, open: make(map[kind]*repeated)}}
+	return &Handler{Handler: to, shared: &shared{rules: rules, to: to, open: make(map[kind]*repeated)}}
 }
 
 // Handle implements slog.Handler.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
-	if rule, ok := h.shared.rules[r.Message]; ok && h.shared.counted(h.Handler, rule, r) {
+	if rule, ok := h.shared.rules[r.Message]; ok && h.counted(rule, r) {
 		return nil
 	}
 	return h.Handler.Handle(ctx, r)
 }
 
 // counted counts a record if it is a repetition. If not, later ones are.
-func (s *shared) counted(to slog.Handler, rule Rule, r slog.Record) bool {
-	k, source := kind{message: r.Message}, ""
-	r.Attrs(func(a slog.Attr) bool {
-		switch a.Key {
-		case rule.Key:
-			k.key = a.Value.String()
-		case rule.Source:
-			source = a.Value.String()
-			if host, _, err := net.SplitHostPort(source); err == nil {
-				source = host
+func (h *Handler) counted(rule Rule, r slog.Record) bool {
+	k, sources := kind{message: r.Message}, make(map[string]string)
+	look := func(a slog.Attr) bool {
+		switch value := a.Value.String(); {
+		case a.Key == rule.Key:
+			k.key = value
+		case slices.Contains(rule.Sources, a.Key) && value != "":
+			if host, _, err := net.SplitHostPort(value); err == nil {
+				value = host
 			}
+			sources[a.Key] = value
 		}
 		return true
-	})
+	}
+	for _, a := range h.attrs {
+		look(a)
+	}
+	r.Attrs(look)
+	s := h.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -88,18 +99,22 @@ func (s *shared) counted(to slog.Handler, rule Rule, r slog.Record) bool {
 	}
 	x := s.open[k]
 	if x == nil {
-		x = &repeated{to: to, level: r.Level}
+		x = &repeated{level: r.Level}
 		x.timer = time.AfterFunc(window, func() { s.end(k) })
 		s.open[k] = x
 		return false
 	}
-	x.to = to
 	x.count++
 	if x.sources == nil {
-		x.sources = make(map[string]int)
+		x.sources = make(map[string]map[string]int)
 	}
-	if _, known := x.sources[source]; known || len(x.sources) < maxSources {
-		x.sources[source]++
+	for name, value := range sources {
+		if x.sources[name] == nil {
+			x.sources[name] = make(map[string]int)
+		}
+		if _, known := x.sources[name][value]; known || len(x.sources[name]) < maxSources {
+			x.sources[name][value]++
+		}
 	}
 	return true
 }
@@ -128,16 +143,18 @@ func (s *shared) tell(k kind, x *repeated) {
 	if rule.Key != "" {
 		r.AddAttrs(slog.String(rule.Key, k.key))
 	}
-	if rule.Source != "" {
+	for _, name := range rule.Sources {
 		worst := ""
-		for source, count := range x.sources {
-			if count > x.sources[worst] || count == x.sources[worst] && source < worst {
-				worst = source
+		for value, count := range x.sources[name] {
+			if most := x.sources[name][worst]; count > most || count == most && value < worst {
+				worst = value
 			}
 		}
-		r.AddAttrs(slog.String("worst_"+rule.Source, worst), slog.Int("worst_count", x.sources[worst]))
+		if worst != "" {
+			r.AddAttrs(slog.String("worst_"+name, worst), slog.Int("worst_"+name+"_count", x.sources[name][worst]))
+		}
 	}
-	_ = x.to.Handle(context.Background(), r)
+	_ = s.to.Handle(context.Background(), r)
 }
 
 // Close logs what was counted. Later records are passed on.
@@ -157,10 +174,10 @@ func (h *Handler) Close() {
 
 // WithAttrs implements slog.Handler.
 func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &Handler{h.Handler.WithAttrs(attrs), h.shared}
+	return &Handler{h.Handler.WithAttrs(attrs), h.shared, slices.Concat(h.attrs, attrs)}
 }
 
 // WithGroup implements slog.Handler.
 func (h *Handler) WithGroup(name string) slog.Handler {
-	return &Handler{h.Handler.WithGroup(name), h.shared}
+	return &Handler{h.Handler.WithGroup(name), h.shared, h.attrs}
 }

@@ -31,7 +31,7 @@ func (b *buffer) take() string {
 	return b.text.String()
 }
 
-// TestFlood: of many refusals, the first of each reason is logged, and then one record for each minute names the worst address.
+// TestFlood: of many refusals, the first of each reason is logged, and then one record for each minute names the worst address and token.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out buffer
@@ -40,7 +40,7 @@ func TestFlood(t *testing.T) {
 				return slog.Attr{}
 			}
 			return a
-		}}), map[string]Rule{"refused": {Key: "reason", Source: "peer"}})
+		}}), map[string]Rule{"refused": {Key: "reason", Sources: []string{"peer", "token"}}})
 		log := slog.New(h).With("server", 1)
 		lines := func() []string {
 			synctest.Wait()
@@ -57,20 +57,24 @@ func TestFlood(t *testing.T) {
 			}
 		}
 		for i := range 1000 {
-			log.Warn("refused", "peer", fmt.Sprintf("10.0.0.%d:%d", min(i%10, 5), i), "reason", "wrong token")
+			of := log
+			if i%4 == 0 {
+				of = log.With("token", []string{"a", "b"}[i/4%2])
+			}
+			of.Warn("refused", "peer", fmt.Sprintf("10.0.0.%d:%d", min(i%10, 5), i), "reason", "wrong token")
 		}
 		log.Warn("refused", "peer", "10.0.0.9:1", "reason", "no token")
 		log.Info("other")
 		log.Info("other")
-		check("at once", `level=WARN msg=refused server=1 peer=10.0.0.0:0 reason="wrong token"`,
+		check("at once", `level=WARN msg=refused server=1 token=a peer=10.0.0.0:0 reason="wrong token"`,
 			`level=WARN msg=refused server=1 peer=10.0.0.9:1 reason="no token"`, "level=INFO msg=other server=1", "level=INFO msg=other server=1")
 		time.Sleep(window + time.Second)
-		check("after a minute", `level=WARN msg="refused, again" server=1 count=999 reason="wrong token" worst_peer=10.0.0.5 worst_count=500`)
+		check("after a minute", `level=WARN msg="refused, again" count=999 reason="wrong token" worst_peer=10.0.0.5 worst_peer_count=500 worst_token=b worst_token_count=125`)
 		log.Warn("refused", "peer", "10.0.0.9:1", "reason", "wrong token")
 		log.Warn("refused", "peer", "10.0.0.9:1", "reason", "no token")
 		check("in the next minute", `level=WARN msg=refused server=1 peer=10.0.0.9:1 reason="no token"`)
 		h.Close()
-		check("at the end", `level=WARN msg="refused, again" server=1 count=1 reason="wrong token" worst_peer=10.0.0.9 worst_count=1`)
+		check("at the end", `level=WARN msg="refused, again" count=1 reason="wrong token" worst_peer=10.0.0.9 worst_peer_count=1`)
 		log.Warn("refused", "peer", "10.0.0.9:1", "reason", "no token")
 		check("after the end", `level=WARN msg=refused server=1 peer=10.0.0.9:1 reason="no token"`)
 		time.Sleep(2 * window)
@@ -81,14 +85,14 @@ func TestFlood(t *testing.T) {
 // TestBounds: reasons and addresses that a client chooses take bounded memory.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(slog.NewTextHandler(&bytes.Buffer{}, nil), map[string]Rule{"refused": {Key: "reason", Source: "peer"}})
+		s := New(slog.NewTextHandler(&bytes.Buffer{}, nil), map[string]Rule{"refused": {Key: "reason", Sources: []string{"peer", "token"}}})
 		for i := range 5000 {
 			slog.New(s).Warn("refused", "peer", i, "reason", i)
 		}
 		if n := len(s.shared.open); n > maxKeys+1 {
 			t.Errorf("%d kinds are counted separately, want at most %d", n, maxKeys+1)
 		}
-		if n := len(s.shared.open[kind{"refused", ""}].sources); n != maxSources {
+		if n := len(s.shared.open[kind{"refused", ""}].sources["peer"]); n != maxSources {
 			t.Errorf("%d sources are counted separately, want %d", n, maxSources)
 		}
 		s.Close()
