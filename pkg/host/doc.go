@@ -5,6 +5,7 @@
 //	warmstart   hands work to a program that was started ahead of need
 //	dirfd       works on the names in an open directory, for copies of trees
 //	files       reads, writes, copies and watches files
+//	contentcoding undoes the compression of HTTP responses
 //	fetch       makes HTTP requests
 //	codexconfig reads config.toml of the system, the user and trusted projects
 //	info        describes the operating system, the shell and the user

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"codex.internal/pkg/host/contentcoding"
 	"codex.internal/pkg/host/peercred"
 )
 
@@ -132,14 +133,11 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 		cancel()
 		return nil, fmt.Errorf("http/request failed: %w", reason(err))
 	}
-	answer := &Response{Status: res.StatusCode, Body: &timedBody{res.Body, cancel}, length: res.ContentLength}
-	if open, memory := decoder(res.Header); open != nil {
-		answer.Body, answer.DecoderMemory, answer.length = &decodedBody{ReadCloser: answer.Body, open: open}, memory, -1
-		res.Header.Del("Content-Encoding")
-		res.Header.Del("Content-Length")
-	}
-	answer.Headers = answered(res.Header)
-	return answer, nil
+	memory := contentcoding.Decode(res)
+	return &Response{
+		Status: res.StatusCode, Headers: answered(res.Header),
+		Body: &timedBody{res.Body, cancel}, DecoderMemory: memory, length: res.ContentLength,
+	}, nil
 }
 
 // timedBody stops the timer of the request when the body ends.
@@ -213,7 +211,7 @@ func (r *Request) headers() (headers http.Header, secret []string, err error) {
 		headers.Add(h.Name, value)
 	}
 	if headers.Values("Accept-Encoding") == nil {
-		headers.Set("Accept-Encoding", accepted)
+		headers.Set("Accept-Encoding", contentcoding.Accepted)
 	}
 	return headers, secret, nil
 }

@@ -1,4 +1,6 @@
-package fetch
+// Package contentcoding undoes the compression of HTTP responses (docs/spec/wire.md §6.1). A body is decoded while it is read,
+// in bounded memory, however large it becomes.
+package contentcoding
 
 import (
 	"compress/gzip"
@@ -9,8 +11,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// accepted are the encodings of bodies that Do decodes, as a request names them.
-const accepted = "zstd,gzip"
+// Accepted are the encodings that Decode decodes, for the header Accept-Encoding of a request.
+const Accepted = "zstd,gzip"
 
 const (
 	// maxWindow is the largest window of a zstd body, in bytes. A larger one is an error, because
@@ -22,9 +24,23 @@ const (
 	gzipMemory = 64 << 10
 )
 
-// errDecode is the error of a body that is not what its content-encoding says. It has the text of
+// ErrBroken is the error of a body that is not what its content-encoding says. It has the text of
 // Codex CLI.
-var errDecode = errors.New("error decoding response body")
+var ErrBroken = errors.New("error decoding response body")
+
+// Decode makes the body of a response decode itself, and removes the headers about its encoding. It returns about the most
+// memory that the decoder holds until the body is closed, in bytes. It returns 0 if the body is handed over as it came,
+// because it has no encoding, or one that is not among Accepted.
+func Decode(res *http.Response) (memory int) {
+	open, memory := decoder(res.Header)
+	if open == nil {
+		return 0
+	}
+	res.Body, res.ContentLength = &body{ReadCloser: res.Body, open: open}, -1
+	res.Header.Del("Content-Encoding")
+	res.Header.Del("Content-Length")
+	return memory
+}
 
 // decoder returns the function that makes the decoder of a body with these headers, and the memory
 // that the decoder needs. The function is nil if the body is to be handed over as it came.
@@ -58,17 +74,17 @@ func openZstd(from io.Reader) (io.Reader, error) {
 	return zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 }
 
-// decodedBody decodes a body while it is read. It returns what the far side has flushed without
+// body decodes a body while it is read. It returns what the far side has flushed without
 // waiting for more.
-type decodedBody struct {
+type body struct {
 	io.ReadCloser // the body as it came
 	open          func(io.Reader) (io.Reader, error)
 	decoded       io.Reader // nil before the first Read
 	failed        error     // of the body as it came
 }
 
-// Read implements io.Reader. Its error is errDecode, or that of the body as it came.
-func (b *decodedBody) Read(p []byte) (n int, err error) {
+// Read implements io.Reader. Its error is ErrBroken, or that of the body as it came.
+func (b *body) Read(p []byte) (n int, err error) {
 	if b.decoded == nil {
 		b.decoded, err = b.open(readerFunc(b.readRaw))
 	}
@@ -81,12 +97,12 @@ func (b *decodedBody) Read(p []byte) (n int, err error) {
 	case b.failed != nil:
 		return n, b.failed
 	default:
-		return n, errDecode
+		return n, ErrBroken
 	}
 }
 
 // readRaw reads the body as it came, and remembers its failure.
-func (b *decodedBody) readRaw(p []byte) (int, error) {
+func (b *body) readRaw(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		b.failed = err
