@@ -1,6 +1,8 @@
 package execserver
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
@@ -11,6 +13,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/fetch"
+	"github.com/klauspost/compress/zstd"
 )
 
 // newBackend returns the URL of an HTTP server that answers with n bytes.
@@ -150,6 +153,67 @@ func TestDeltaWindow(t *testing.T) {
 	d, err := table.claim("r", maxDeltaWindow+1)
 	if err != nil || d.window != maxDeltaWindow {
 		t.Errorf("the largest window: %+v, %v", d, err)
+	}
+}
+
+// TestCompressedBodiesAreBounded: a few bytes of gzip and zstd becomes 96 MiB. Buffered, it is refused at 64 MiB, and
+// leaves no memory reserved: a connection that buffers 256 MiB at a time gets the same error six times. Streamed, it arrives in
+// pieces, of which the window is not exceeded.
+func TestCompressedBodiesAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
+	const size, window = 96 << 20, 3
+	var zip, zst bytes.Buffer
+	z := gzip.NewWriter(&zip)
+	y, err := zstd.NewWriter(&zst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []io.WriteCloser{z, y} {
+		for range size >> 20 {
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, url := newTestServer(t, Options{})
+	for encoding, body := range map[string][]byte{"gzip": zip.Bytes(), "zstd": zst.Bytes()} {
+		if len(body) > size/500 {
+			t.Fatalf("%s: the body has %d bytes, so it is no bomb", encoding, len(body))
+		}
+		backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", encoding)
+			_, _ = w.Write(body)
+		}))
+		t.Cleanup(backend.Close)
+		p, _ := hello(t, url)
+		for range 6 {
+			m := p.answer(p.send("http/request", object{"method": "GET", "url": backend.URL, "requestId": "b"}))
+			if m.Error == nil || !strings.Contains(m.Error.Message, "exceeds 67108864 bytes; ask for it with streamResponse") {
+				t.Fatalf("%s, buffered: got error %+v, want one that names the limit", encoding, m.Error)
+			}
+		}
+		p.call("http/request", streamed(backend.URL, "r", window), nil)
+		got, acked := 0, uint64(0)
+		for {
+			d := p.delta()
+			if d.Error != nil || len(d.Delta) > httpDelta || d.Seq > acked+window && !d.Done {
+				t.Fatalf("%s, streamed: got delta %d of %d bytes, %d acknowledged, error %v; want at most %d bytes, a window of %d and no error",
+					encoding, d.Seq, len(d.Delta), acked, d.Error, httpDelta, window)
+			}
+			if d.Done {
+				break
+			}
+			got, acked = got+len(d.Delta), d.Seq
+			p.text(ackDelta("r", acked))
+		}
+		if got != size {
+			t.Errorf("%s, streamed: got %d bytes, want %d", encoding, got, size)
+		}
 	}
 }
 

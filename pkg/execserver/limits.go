@@ -119,7 +119,7 @@ const (
 	closedEntries = 16384
 
 	// bufferedHTTP bounds the HTTP bodies that one connection buffers at a
-	// time, and the memory of the decoders of its compressed ones, of which each takes up to 9 MiB.
+	// time, and the memory of the decoders of its compressed ones, of which each takes up to 10 MiB.
 	bufferedHTTP = 256 << 20
 	// httpDelta is the most data of one http/request/bodyDelta.
 	httpDelta = 64 << 10

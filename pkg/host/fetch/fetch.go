@@ -68,7 +68,7 @@ type Response struct {
 	Status  int
 	Headers []Header
 	Body    io.ReadCloser
-	// DecoderMemory is about the most memory that the decoder of Body holds until Body is closed,
+	// DecoderMemory is the most memory that the decoder of Body allocates until Body is closed,
 	// in bytes; 0: Body is not decoded.
 	DecoderMemory int
 	length        int64 // of Body, in bytes; -1: unknown
