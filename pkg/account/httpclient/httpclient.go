@@ -21,7 +21,7 @@ var caVariables = []string{"CODEX_CA_CERTIFICATE", "SSL_CERT_FILE"}
 // New returns a transport that trusts the system's certificate authorities and those in a PEM file.
 // getenv returns the file's path for CODEX_CA_CERTIFICATE or, if that is unset, for SSL_CERT_FILE.
 // The transport uses the proxies of HTTPS_PROXY, HTTP_PROXY and NO_PROXY from the process's
-// environment, which net/http reads only once. It does not request compressed answers. The caller
+// environment, which net/http reads only once. By itself it does not request compressed answers. The caller
 // must call CloseIdleConnections at the end. An error names the variable and the file.
 func New(getenv func(string) string) (*http.Transport, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()

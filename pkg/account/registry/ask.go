@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"time"
 
+	"codex.internal/pkg/host/contentcoding"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/secret"
@@ -57,6 +58,7 @@ func (c *Client) ask(ctx context.Context, timeout time.Duration, environmentID, 
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "*/*")
+	req.Header.Set("Accept-Encoding", contentcoding.Accepted)
 	req.Header["User-Agent"] = nil // Codex CLI has no limit
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -67,13 +69,14 @@ func (c *Client) ask(ctx context.Context, timeout time.Duration, environmentID, 
 		return &TransportError{u.Redacted(), err}
 	}
 	defer resp.Body.Close()
+	contentcoding.Decode(resp)
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if resp.StatusCode/100 != 2 {
 		return newStatusError(resp.StatusCode, text)
 	}
 	switch {
 	case err != nil:
-		return &DecodeError{Err: err, cut: true}
+		return &DecodeError{Err: err, cut: !errors.Is(err, contentcoding.ErrBroken)}
 	case len(text) > maxAnswer:
 		return &DecodeError{Err: fmt.Errorf("the answer is longer than %d bytes", maxAnswer)}
 	}

@@ -15,7 +15,7 @@ const (
 	// handshake meanwhile.
 	validateTimeout = 10 * time.Second
 
-	// maxAnswer bounds how much of an answer is read, in bytes. The longest answer has a key of 2
+	// maxAnswer bounds how much of an answer is read, in bytes after decoding. The longest answer has a key of 2
 	// KiB and an authorization of 4 KiB.
 	maxAnswer = 64 << 10
 

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 
 	"codex.internal/pkg/account/registry"
 	"codex.internal/pkg/relay/noise"
+	"github.com/klauspost/compress/zstd"
 )
 
 // publicKey is a key and its document.
@@ -107,7 +109,7 @@ func TestRequests(t *testing.T) {
 				}
 				want := map[string]string{
 					"Authorization": "Bearer secret", "Chatgpt-Account-Id": "acct-1", "Content-Type": "application/json",
-					"Accept": "*/*", "Content-Length": fmt.Sprint(len(tt.body)),
+					"Accept": "*/*", "Accept-Encoding": "zstd,gzip", "Content-Length": fmt.Sprint(len(tt.body)),
 				}
 				for name, value := range want {
 					if r.Header.Get(name) != value {
@@ -210,6 +212,59 @@ func TestCutAnswer(t *testing.T) {
 	var r interface{ Retryable() bool }
 	if !errors.Is(err, io.ErrUnexpectedEOF) || !errors.As(err, &r) || !r.Retryable() {
 		t.Errorf("got error %v; want %v, errors.As(err, &r), r.Retryable()", err, io.ErrUnexpectedEOF)
+	}
+}
+
+// TestCompressedAnswers: a registry may compress what it answers. The limit of an answer applies to what it becomes.
+func TestCompressedAnswers(t *testing.T) {
+	key, _ := publicKey(t)
+	const good = `{"environment_id":"e","url":"ws://relay/e","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"r"}`
+	zip := func(text string) string {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		if _, err := io.WriteString(w, text); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const undecoded = "environment registry request failed: error decoding response body"
+	for name, tt := range map[string]struct {
+		encoding, body string
+		status         int
+		err            string
+		retryable      bool
+	}{
+		"gzip":                {"gzip", zip(good), 200, "", false},
+		"zstd":                {"zstd", string(z.EncodeAll([]byte(good), nil)), 200, "", false},
+		"gzip of an error":    {"gzip", zip(`{"error":{"code":"c","message":"no room"}}`), 503, "no room", true},
+		"no gzip":             {"gzip", good, 200, undecoded, false},
+		"gzip that is cut":    {"gzip", zip(good)[:40], 200, undecoded, false},
+		"gzip that is a bomb": {"gzip", zip(strings.Repeat(" ", 100<<20) + good), 200, undecoded, false},
+		"an unknown encoding": {"br", good, 200, "", false}, // not decoded, and here not encoded either
+		"a bomb of an error":  {"gzip", zip(strings.Repeat("x", 100<<20)), 503, "503", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := client(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Encoding", tt.encoding)
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, tt.body)
+			})
+			_, err := c.Register(t.Context(), "e", key)
+			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Fatalf("got error %.300v, want one with %q", err, tt.err)
+			}
+			var again interface{ Retryable() bool }
+			if err != nil && (!errors.As(err, &again) || again.Retryable() != tt.retryable) {
+				t.Errorf("got an error that may be retried: %t, want %t", !tt.retryable, tt.retryable)
+			}
+		})
 	}
 }
 
