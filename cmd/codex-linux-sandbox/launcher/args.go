@@ -77,6 +77,7 @@ type options struct {
 	reportFD  int  // a socket to the server, for the exit code; part of a job
 	cgroupFD  int  // directory of the cgroup for new processes; part of a job
 	limited   bool // that cgroup has limits: no process may start elsewhere
+	plain     bool // a person reads the errors: say that the command does not exist as a shell does
 }
 
 // argv0 returns argv[0] of the command.
@@ -204,7 +205,7 @@ func (o *options) tables() (words map[string]*string, flags map[string]*bool, nu
 		"--workspace-write": &o.writable, "--network": &o.network,
 		"--allow-nesting": &o.nesting, "--no-local-sockets": &o.noLocalSockets, "--stricter": &o.stricter,
 		"--trusted-helper": &o.helper, "--reading": &o.reading, "--apply-seccomp-then-exec": &o.filterOnly,
-		"--in-domain": &o.inDomain, "--limited": &o.limited,
+		"--in-domain": &o.inDomain, "--limited": &o.limited, "--plain-errors": &o.plain,
 	}
 	numbers = map[string]*int{
 		"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD, "--self-fd": &o.selfFD,

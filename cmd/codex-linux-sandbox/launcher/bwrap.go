@@ -436,7 +436,7 @@ func (w *wrapped) spec() string {
 	spec := []string{"network=" + strconv.Itoa(int(w.l.plan.Network)), "sockets=" + strconv.Itoa(int(w.l.sockets())),
 		"tasks=" + strconv.Itoa(w.l.tasks), "root=" + strconv.Itoa(int(w.l.plan.Root))}
 	for word, said := range map[string]bool{
-		"nesting": w.l.nesting, "terminal": w.terminal, "noproc": w.l.plan.NoProc,
+		"nesting": w.l.nesting, "terminal": w.terminal, "noproc": w.l.plan.NoProc, "plain": w.l.plain,
 		"files": rules.Files, "netlink": rules.Netlink, "rootonly": rules.RootOnly, "unix": w.l.unixSockets, "connect": w.l.connects(), "handed": w.l.handed, "exec": w.l.execFD >= 0,
 	} {
 		if said {

@@ -23,6 +23,9 @@ func (w *wrapped) bwrapFailed(said []byte) error {
 		w.l.unsized = true
 		return &changed{err}
 	}
+	if bytes.Contains(said, []byte("Can't chdir to "+w.l.commandCwd+":")) && hidden(w.l.commandCwd) {
+		err = hiddenDirectory(w.l.commandCwd)
+	}
 	return w.unlessMoved(err, said)
 }
 

@@ -57,6 +57,8 @@ func (l *launch) stageWords() (*stageWords, error) {
 			w.terminal = true
 		case "exec":
 			l.execFD = execFD
+		case "plain":
+			l.plain = true
 		case "noproc":
 			w.noProc = true
 		case "port":

@@ -151,6 +151,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if (code == exitFailed || code == exitProxy) && o.refusalFD >= 0 {
 		_, _ = unix.Write(o.refusalFD, []byte(err.Error()))
 	}
+	if failed := (*notExecuted)(nil); o.plain && errors.As(err, &failed) {
+		fmt.Fprintf(stderr, "Error: %s\n", failed.plain())
+		return code
+	}
 	fmt.Fprintf(stderr, "codex-linux-sandbox: %v\n", err)
 	return code
 }

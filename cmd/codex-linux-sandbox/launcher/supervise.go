@@ -343,6 +343,9 @@ func (s *supervisor) explain(r initproc.Report) (int, error) {
 			return 0, &unavailable{err}
 		}
 		all := fmt.Errorf("cannot make the sandbox: %w", err)
+		if st.Number == unix.SYS_CHDIR && st.Path == s.l.commandCwd && errno == unix.ENOENT && hidden(s.l.commandCwd) {
+			all = hiddenDirectory(s.l.commandCwd)
+		}
 		if reason := deniedBy(st.Path); errno == unix.EACCES && reason != "" {
 			all = fmt.Errorf("%w; %s", all, reason)
 		}
@@ -363,9 +366,36 @@ func (s *supervisor) explain(r initproc.Report) (int, error) {
 		if errno == unix.ENOENT || errno == unix.ENOTDIR {
 			code = exitNotFound
 		}
-		//lint:ignore ST1005 the words of Codex CLI
-		return code, fmt.Errorf("Failed to execvp %s: %s", s.l.command[0], initproc.ErrnoText(errno))
+		return code, &notExecuted{s.l.command[0], errno}
 	}
+}
+
+// notExecuted is the error of a command that could not be executed. Its text is that of Codex CLI.
+type notExecuted struct {
+	command string
+	errno   syscall.Errno
+}
+
+func (e *notExecuted) Error() string {
+	return fmt.Sprintf("Failed to execvp %s: %s", e.command, initproc.ErrnoText(e.errno))
+}
+
+// plain returns the text for a person, in the words of a shell.
+func (e *notExecuted) plain() string {
+	reason := e.errno.Error()
+	if e.errno == unix.ENOENT {
+		reason = "command not found"
+	}
+	return e.command + ": " + reason
+}
+
+// hidden reports whether a directory exists outside of the sandbox. If the command cannot enter it inside, the profile
+// does not permit reading it.
+func hidden(dir string) bool { return unix.Access(dir, unix.F_OK) == nil }
+
+// hiddenDirectory returns the error of a command whose directory is not in the view.
+func hiddenDirectory(dir string) error {
+	return fmt.Errorf("cannot make the sandbox: the profile does not permit reading %s, the directory of the command; permit that, or choose another directory", dir)
 }
 
 // forkError returns the error of a failed fork.

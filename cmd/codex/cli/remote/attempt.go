@@ -183,6 +183,9 @@ func (a *attempt) follow(ctx context.Context, p *execclient.Process) (approval.R
 	var denials []execproto.Denial
 	var last []byte // the end of the output, at most lastOutput bytes
 	for e, err := range p.Events(ctx) {
+		if e.Kind == execclient.Output && len(last) == 0 && a.params.Sandbox != nil && !a.report.json {
+			e.Data = inShellWords(e.Data, a.params.Argv)
+		}
 		if err == nil {
 			err = a.report.process(e)
 		}

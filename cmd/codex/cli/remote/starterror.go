@@ -2,12 +2,15 @@ package remote
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os/exec"
+	"regexp"
 	"strings"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/host/terminal"
 )
 
 // notStarted is the error for a command that the server could not start, in the words of a shell.
@@ -27,6 +30,8 @@ func (e *notStarted) Is(target error) bool { return errors.Is(e.cause, target) }
 // the user probably meant a shell command line.
 const shellSyntax = " \t\n;|&<>$`"
 
+const notExecutableText = ": permission denied; is it an executable file?"
+
 // startError returns the error for a start of argv that the server refused.
 func startError(err error, argv []string) error {
 	program := argv[0]
@@ -37,9 +42,27 @@ func startError(err error, argv []string) error {
 			err = cmdutil.WithAdvice(err, "this is one word, and no shell reads it: write sh -c "+shellCommand(argv)+" behind the --")
 		}
 	case notExecutable(err):
-		err = &notStarted{program + ": permission denied; is it an executable file?", err}
+		err = &notStarted{program + notExecutableText, err}
 	}
 	return err
+}
+
+// notExecuted is the launcher's message about a command that it could not execute: the program, and the error.
+var notExecuted = regexp.MustCompile(`^codex-linux-sandbox: Failed to execvp (.*): (No such file or directory|Permission denied) \(os error [0-9]+\)(\r?\n)$`)
+
+// inShellWords returns the first output of a sandboxed command. If that is the launcher's message, it returns the error
+// that the same command causes without a sandbox. The launcher has the words of Codex CLI.
+func inShellWords(output []byte, argv []string) []byte {
+	m := notExecuted.FindSubmatch(output)
+	if m == nil || string(m[1]) != argv[0] {
+		return output
+	}
+	err := error(&notStarted{argv[0] + notExecutableText, fs.ErrPermission})
+	if string(m[2]) != "Permission denied" {
+		err = startError(exec.ErrNotFound, argv)
+	}
+	text := fmt.Sprintf("Error: %s\n%s", terminal.Text(err.Error()), cmdutil.AdviceOn(err))
+	return []byte(strings.ReplaceAll(text, "\n", string(m[3])))
 }
 
 // notExecutable reports whether the server found the program but may not execute it.

@@ -131,7 +131,7 @@ func launchOf(c *cli.Context, s cmdutil.Streams) (*localLaunch, error) {
 	if err != nil {
 		return nil, cmdutil.Usagef("--allow-domain: %v", err)
 	}
-	l := &localLaunch{endpoints: endpoints, private: c.Bool("allow-private"), command: c.Args().Slice(), args: []string{"--sandbox-policy-cwd", cwd, "--backend", c.String("backend")}}
+	l := &localLaunch{endpoints: endpoints, private: c.Bool("allow-private"), command: c.Args().Slice(), args: []string{"--sandbox-policy-cwd", cwd, "--backend", c.String("backend"), "--plain-errors"}}
 	for _, flag := range []string{"stricter", "no-local-sockets", "explain"} {
 		if c.Bool(flag) {
 			l.args = append(l.args, "--"+flag)

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,13 +28,21 @@ func TestCommandsThatCannotStart(t *testing.T) {
 		{[]string{"--", plain}, 126, "Error: " + plain + ": permission denied; is it an executable file?\n"},
 		{[]string{"--cwd", plain + "/none", "--", "true"}, 127, "Error: working directory " + plain + "/none: not a directory\n"},
 	} {
-		for _, command := range []string{"run", "exec"} {
-			_, errs, code := harness.Run(t, "", append([]string{"remote", command, "--url", url}, tt.args...)...)
-			// With exec, the launcher of the sandbox reports the error in its own words.
-			if code != tt.code || errs != tt.want && command == "run" {
+		for _, command := range [][]string{{"run"}, {"exec"}, {"run", "--read-only"}} {
+			_, errs, code := harness.Run(t, "", slices.Concat([]string{"remote"}, command, []string{"--url", url}, tt.args)...)
+			// In a sandbox, advice follows to which a refusal may be due.
+			if code != tt.code || errs != tt.want && (len(command) == 1 && command[0] == "run" || tt.code == 127 || !strings.HasPrefix(errs, tt.want)) {
 				t.Errorf("%s %q: %d %q, want %q", command, tt.args, code, errs, tt.want)
 			}
 		}
+	}
+	if out, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--read-only", "-t", "--", "nosuch"); code != 127 || out != "Error: nosuch: command not found\r\n" {
+		t.Errorf("with a terminal: got %d %q %q, want the words of a shell", code, out, errs)
+	}
+	// A command that prints the same and more is not the launcher.
+	const said = "codex-linux-sandbox: Failed to execvp sh: No such file or directory (os error 2)\n"
+	if _, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--read-only", "--", "sh", "-c", `printf '%s\nmore\n' "$0" >&2`, strings.TrimSpace(said)); code != 0 || errs != said+"more\n" {
+		t.Errorf("got %d %q, want the output unchanged", code, errs)
 	}
 	if _, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--timeout", "50ms", "--", "sleep", "1000"); code != 124 ||
 		!strings.Contains(errs, "--timeout 50ms") {
