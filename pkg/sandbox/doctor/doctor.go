@@ -50,6 +50,7 @@ const (
 	Bubblewrap       = "bubblewrap"       // the program bwrap
 	Terminal         = "terminal"         // PTYs
 	Cgroup           = "cgroup"           // a writable cgroup v2 with cgroup.kill
+	Helpers          = "helpers"          // codex-linux-sandbox and codex-fs
 	Inotify          = "inotify"          // a watch
 )
 

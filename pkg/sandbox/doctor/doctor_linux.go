@@ -51,6 +51,7 @@ func Examine(ctx context.Context) *Report {
 	}
 	e.dir = dir
 	e.backends()
+	e.helpers()
 	e.namespaces()
 	e.seccomp()
 	e.landlock()
@@ -119,6 +120,16 @@ func (e *examination) backends() {
 			"or bwrap, and what connections to a command's own Unix sockets need.")
 	}
 	e.report.Auto.Reason = strings.TrimSuffix(sandboxes.Status().Reason, "; ")
+}
+
+// helpers reports where the launcher and the helper are. codex is both itself, also without files of their names, so
+// nothing is wrong if there are none. But a program that embeds the server confines nothing without them.
+func (e *examination) helpers() {
+	if dir := runner.SeparatePrograms(e.facts.self); dir != "" {
+		e.ok(Helpers, "codex-linux-sandbox and codex-fs are files in "+dir)
+		return
+	}
+	e.ok(Helpers, "this program acts as codex-linux-sandbox and codex-fs; another program that embeds the server needs files of these names in its directory")
 }
 
 func workspaceWrites(b Backend) bool { return b.WorkspaceWrite }

@@ -130,3 +130,29 @@ func TestChildrenThatFailAreNotTakenForAnswers(t *testing.T) {
 		t.Errorf("ended: got %q, want an error", did)
 	}
 }
+
+// TestHelpersAreLookedAt: codex works without files of the helpers' names; the check says what other programs need.
+func TestHelpersAreLookedAt(t *testing.T) {
+	dir := t.TempDir()
+	examine := func() string {
+		e := &examination{facts: &facts{self: dir + "/program"}}
+		e.helpers()
+		c := e.report.Check(Helpers)
+		if c == nil || c.Status != OK {
+			t.Fatalf("got %+v, want an ok check", c)
+		}
+		return c.Detail
+	}
+	const alone = "another program that embeds the server needs files of these names in its directory"
+	if got := examine(); !strings.Contains(got, alone) {
+		t.Errorf("without files: got %q, want %q", got, alone)
+	}
+	for i, name := range []string{"codex-linux-sandbox", "codex-fs"} {
+		if err := os.WriteFile(dir+"/"+name, nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if got := examine(); strings.Contains(got, dir) != (i == 1) {
+			t.Errorf("with %d files: got %q, want the directory: %v", i+1, got, i == 1)
+		}
+	}
+}

@@ -5,14 +5,32 @@ package runner
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 
+	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"
 )
 
 // ErrUnenforceable means that this host cannot confine anything.
 var ErrUnenforceable = errors.New("sandbox intent cannot be enforced on this executor")
+
+// noProgram is the text of the error of a runtime without one of its programs, which is that of Codex CLI.
+const noProgram = "missing %s executable path"
+
+// NamesMissingProgram reports whether the text of an error says that a server has no launcher or no helper. codex itself
+// is both; another program that embeds the server needs their files.
+func NamesMissingProgram(text string) bool {
+	return strings.Contains(text, fmt.Sprintf(noProgram, launcherName)) || strings.Contains(text, fmt.Sprintf(noProgram, helperName))
+}
+
+// Names of the programs, under which a single binary can also be started.
+const (
+	launcherName = sandbox.LauncherName
+	helperName   = "codex-fs"
+)
 
 // Backends are the names that Options.Backend may have.
 var Backends = []string{"auto", "namespaces", "bwrap", "broker", "landlock"}

@@ -17,7 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,12 +26,6 @@ const (
 	maxArgument = 100 << 10
 	// probeTime bounds the probe of backends.
 	probeTime = 5 * time.Second
-)
-
-// Names of the programs, under which a single binary can also be started.
-const (
-	launcherName = sandbox.LauncherName
-	helperName   = "codex-fs"
 )
 
 // Runtime starts commands in sandboxes. Its methods may be called from any
@@ -64,11 +57,11 @@ func NewRuntime(opts Options) (*Runtime, error) {
 		r.opts.Output = (*exec.Cmd).Output
 	}
 	if r.launcher, err = openProgram(opts.Launcher, self, launcherName, opts.Self); err != nil {
-		return nil, fmt.Errorf("missing codex-linux-sandbox executable path: %w", err)
+		return nil, fmt.Errorf(noProgram+": %w", launcherName, err)
 	}
 	if r.helper, err = openProgram(opts.Helper, self, helperName, opts.Self); err != nil {
 		_ = r.launcher.Close()
-		return nil, fmt.Errorf("missing codex-fs executable path: %w", err)
+		return nil, fmt.Errorf(noProgram+": %w", helperName, err)
 	}
 	for _, name := range []string{"PATH", "TMPDIR", "TMP", "TEMP"} {
 		if value, ok := os.LookupEnv(name); ok {
@@ -97,6 +90,14 @@ func beside(self, name, otherwise string) string {
 		return otherwise
 	}
 	return path
+}
+
+// SeparatePrograms returns the directory of the program self if the launcher and the helper are files in it; otherwise "".
+func SeparatePrograms(self string) string {
+	if beside(self, launcherName, "") == "" || beside(self, helperName, "") == "" {
+		return ""
+	}
+	return filepath.Dir(self)
 }
 
 // LauncherBeside returns the path of the launcher in the directory of the program self, which is the

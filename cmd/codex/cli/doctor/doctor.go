@@ -81,6 +81,7 @@ var titles = map[string]string{
 	doctor.OtherNamespaces: "IPC, UTS namespaces", doctor.Seccomp: "seccomp", doctor.Landlock: "Landlock",
 	doctor.SecondWall: "second wall",
 	doctor.Bubblewrap: "bubblewrap", doctor.Terminal: "terminals", doctor.Cgroup: "cgroups", doctor.Inotify: "inotify",
+	doctor.Helpers: "helpers",
 }
 
 // marks are the words for statuses in the report.

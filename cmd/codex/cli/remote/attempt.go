@@ -245,7 +245,10 @@ func cause(ctx context.Context, err error) error {
 func runError(err error, argv []string, approves bool) error {
 	var refused *execclient.ServerError
 	if errors.As(err, &refused) {
-		if strings.Contains(refused.Message, runner.ErrUnenforceable.Error()) {
+		switch {
+		case runner.NamesMissingProgram(refused.Message):
+			err = fmt.Errorf("%w; the server's program needs codex-linux-sandbox and codex-fs in its directory, or their paths in its options", err)
+		case strings.Contains(refused.Message, runner.ErrUnenforceable.Error()):
 			err = fmt.Errorf("%w; run codex doctor on the server to see what is missing", err)
 		}
 		code := cmdutil.ExitNotStarted

@@ -112,7 +112,7 @@ func TestDoctorJSON(t *testing.T) {
 	if d.Schema != 1 || d.System != "linux" || d.Arch != runtime.GOARCH || d.UID != os.Getuid() || d.Kernel == "" || d.Version == "" || len(d.Notes) == 0 {
 		t.Errorf(`got %+v; want d.Schema 1, d.System "linux", d.Arch %v, d.UID os.Getuid(), d.Kernel other than "", d.Version other than "", len(d.Notes) other than 0`, d, runtime.GOARCH)
 	}
-	names := []string{"userNamespace", "userMapping", "mountNamespace", "mountAPI", "pidNamespace", "freshProc", "networkNamespace",
+	names := []string{"helpers", "userNamespace", "userMapping", "mountNamespace", "mountAPI", "pidNamespace", "freshProc", "networkNamespace",
 		"otherNamespaces", "seccomp", "secondWall", "landlock", "broker", "bubblewrap", "terminal", "cgroup", "inotify"}
 	at := 0
 	for _, c := range d.Checks {
