@@ -1,4 +1,4 @@
-package main
+package manifests
 
 import (
 	"slices"
@@ -28,37 +28,31 @@ func refusals(t *testing.T, level api.Level, template *corev1.PodTemplateSpec) [
 	return reasons
 }
 
-// TestPodSecurity: each pod is admitted in the namespace of its manifest. If a manifest has no
-// namespace, its pods are checked in the restricted namespace of the others. The pod with a user
-// namespace needs two permissions that "restricted" does not grant, and no third one.
+// TestPodSecurity: each pod is admitted in the namespace of its kustomization. The pods with a user
+// namespace need two permissions that "restricted" does not grant, and no third one.
 func TestPodSecurity(t *testing.T) {
 	t.Parallel()
-	wanted := map[string]struct {
+	for name, want := range map[string]struct {
 		level   api.Level
 		refused []string // under "restricted"
 	}{
-		"executor-restricted.yaml":      {api.LevelRestricted, nil},
-		"executor-user-namespaces.yaml": {api.LevelPrivileged, []string{"procMount", "seccompProfile"}},
-		"rendezvous.yaml":               {api.LevelRestricted, nil},
-	}
-	all := readManifests(t)
-	if len(all) != len(wanted) {
-		t.Errorf("%d manifests, want %d", len(all), len(wanted))
-	}
-	for _, m := range all {
-		want, template := wanted[m.name], &m.deployments[0].Spec.Template
-		level := api.LevelRestricted
-		for _, n := range m.namespaces {
-			level = api.Level(n.Labels[api.EnforceLevelLabel])
-		}
+		rendezvous:     {api.LevelRestricted, nil},
+		restricted:     {api.LevelRestricted, nil},
+		userNamespaces: {api.LevelPrivileged, []string{"procMount", "seccompProfile"}},
+		fifty:          {api.LevelRestricted, nil},
+	} {
+		o := render(t, name)
+		level := api.Level(o.namespaces[0].Labels[api.EnforceLevelLabel])
 		if level != want.level {
-			t.Errorf("%s: its namespace enforces %q, want %q", m.name, level, want.level)
+			t.Errorf("%s: its namespace enforces %q, want %q", name, level, want.level)
 		}
-		if reasons := refusals(t, level, template); len(reasons) > 0 {
-			t.Errorf("%s is refused in its own namespace: %q", m.name, reasons)
-		}
-		if reasons := refusals(t, api.LevelRestricted, template); !slices.Equal(reasons, want.refused) {
-			t.Errorf("%s is refused under restricted for %q, want %q", m.name, reasons, want.refused)
+		for _, w := range o.workloads {
+			if reasons := refusals(t, level, &w.template); len(reasons) > 0 {
+				t.Errorf("%s, %s is refused in its own namespace: %q", name, w.meta.Name, reasons)
+			}
+			if reasons := refusals(t, api.LevelRestricted, &w.template); !slices.Equal(reasons, want.refused) {
+				t.Errorf("%s, %s is refused under restricted for %q, want %q", name, w.meta.Name, reasons, want.refused)
+			}
 		}
 	}
 }
@@ -68,7 +62,7 @@ func TestPodSecurity(t *testing.T) {
 func TestPodSecurityRefuses(t *testing.T) {
 	t.Parallel()
 	yes := true
-	for name, change := range map[string]func(*corev1.PodSpec){
+	for what, change := range map[string]func(*corev1.PodSpec){
 		"root":       func(p *corev1.PodSpec) { p.SecurityContext.RunAsNonRoot = nil },
 		"privileged": func(p *corev1.PodSpec) { p.Containers[0].SecurityContext.Privileged = &yes },
 		"escalation": func(p *corev1.PodSpec) { p.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil },
@@ -78,14 +72,13 @@ func TestPodSecurityRefuses(t *testing.T) {
 			p.Volumes[0].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}
 		},
 	} {
-		for _, m := range readManifests(t) {
-			if m.name == "executor-user-namespaces.yaml" {
-				continue // is refused in this form
-			}
-			template := m.deployments[0].Spec.Template.DeepCopy()
-			change(&template.Spec)
-			if len(refusals(t, api.LevelRestricted, template)) == 0 {
-				t.Errorf("%s, %s: it is admitted", m.name, name)
+		for _, name := range []string{rendezvous, restricted, fifty} {
+			for _, w := range render(t, name).workloads {
+				template := w.template.DeepCopy()
+				change(&template.Spec)
+				if len(refusals(t, api.LevelRestricted, template)) == 0 {
+					t.Errorf("%s of %s, %s: it is admitted", what, name, w.meta.Name)
+				}
 			}
 		}
 	}
