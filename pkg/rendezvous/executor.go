@@ -32,6 +32,7 @@ type executor struct {
 	harnesses map[string]*member // by address
 	tokens    map[string]int     // how many of them each token has
 	streams   map[string]*stream // by id
+	leaving   bool               // it was asked to reconnect, to another node
 	// abandoned has the tokens of handshakes whose harnesses did not wait for the answer, by
 	// stream. abandonedIDs has their streams, the oldest first. If the executor later refuses such
 	// a handshake, it still counts as failed.
@@ -231,7 +232,12 @@ func (x *executor) refuse(m *Message, reason string) {
 }
 
 // check implements socketEnd.
-func (x *executor) check() error { return x.srv.checkToken(x.token, RoleExecutor, x.environment, "") }
+func (x *executor) check() error {
+	if x.mustLeave() {
+		return closeUneven
+	}
+	return x.srv.checkToken(x.token, RoleExecutor, x.environment, "")
+}
 
 // drop implements socketEnd.
 func (x *executor) drop(ctx context.Context, why error) error {

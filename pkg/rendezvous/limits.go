@@ -167,6 +167,16 @@ const (
 	checkInterval = 5 * time.Second
 	// sweepInterval is how often expired entries are removed.
 	sweepInterval = time.Minute
+	// A node asks executors to reconnect (see balancer) if it has more than the mean of all nodes,
+	// by balanceSurplus percent and by balanceSpare executors. A smaller difference is not worth
+	// the interruption, of about 2 s for a stream that is in use. The node waits for balanceDelay,
+	// so that a rolling restart is over. Then it asks one executor each balanceInterval, and none
+	// twice within balanceAgain.
+	balanceSurplus  = 10
+	balanceSpare    = 16
+	balanceDelay    = time.Minute
+	balanceInterval = 2 * time.Second
+	balanceAgain    = time.Hour
 	// meterWindow is the time over which throughput is averaged.
 	meterWindow = 10 * time.Second
 )

@@ -23,6 +23,7 @@ type instruments struct {
 	framesUp, framesDown *metrics.Counter
 	bytesUp, bytesDown   *metrics.Counter
 	silent, failures     *metrics.Counter
+	moved                *metrics.Counter
 
 	dropped, resets, requests *metrics.Family[*metrics.Counter]
 }
@@ -40,6 +41,7 @@ func newInstruments(version string, now func() totals) *instruments {
 		framesUp: frames.With(up), framesDown: frames.With(down), bytesUp: bytes.With(up), bytesDown: bytes.With(down),
 		silent:   s.Counter("rendezvous_dead_peers_total", "Connections that were closed because they were silent."),
 		failures: s.Counter("rendezvous_failed_handshakes_total", "Handshakes that failed."),
+		moved:    s.Counter("rendezvous_executors_moved_total", "Executors that were asked to reconnect, because other nodes had fewer."),
 		dropped:  s.Counters("rendezvous_frames_dropped_total", "Frames that were not passed on.", "reason"),
 		resets:   s.Counters("rendezvous_resets_total", "Streams that the relay reset.", "reason"),
 		requests: s.Counters("rendezvous_requests_total", "Answers of the API.", "call", "status"),

@@ -147,6 +147,9 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 	s.mux = s.routes()
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	s.wg.Go(s.routineSweep)
+	if peers, ok := s.bus.(PeerBus); ok {
+		s.wg.Go(func() { s.routineBalance(peers) })
+	}
 	return s, nil
 }
 

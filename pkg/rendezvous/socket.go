@@ -36,6 +36,7 @@ var (
 	closeTooLarge     = &closing{websocket.CloseTooLarge, "a frame is too large"}
 	closeFailures     = &closing{websocket.ClosePolicyViolation, "too many handshakes of this connection failed"}
 	closeSlow         = &closing{websocket.CloseServiceRestart, "the executor's data is read too slowly, and others wait"}
+	closeUneven       = &closing{websocket.CloseServiceRestart, "other nodes have fewer executors; connect again"}
 	// A peer that closes the websocket properly waits for the answer (RFC 6455, 5.5.1).
 	closeAnswer  = &closing{websocket.CloseNormal, ""}
 	closeRevoked = &closing{websocket.ClosePolicyViolation, "the token is not valid any more"}
