@@ -40,12 +40,20 @@ var testTimeout = func() time.Duration {
 	return time.Duration(seconds) * time.Second
 }()
 
-const (
-	// nobody is the user id of the ordinary user.
-	nobody = 65534
-	// exitFailed is the launcher's exit code if it refuses to run a command.
-	exitFailed = 125
-)
+// exitFailed is the launcher's exit code if it refuses to run a command.
+const exitFailed = 125
+
+// nobody is the user id of the ordinary user. In rootless containers the kernel shows 65534 as the owner of each file whose owner
+// has no number in the container, such as /. The launcher of user 65534 would take / for a directory of its user. There, nobody is
+// another user.
+var nobody = func() int {
+	const overflow = 65534
+	var root unix.Stat_t
+	if unix.Stat("/", &root) == nil && root.Uid == overflow {
+		return overflow - 1
+	}
+	return overflow
+}()
 
 // base is a directory with the programs, which every user may read. It is not below /tmp, because
 // some policies make /tmp writable. The variables do not change after TestMain.

@@ -304,7 +304,7 @@ func TestOtherUsersCannotStopASandbox(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to be two users")
 	}
-	const other = nobody - 1
+	other := nobody - 1
 	for what, make := range map[string]func(p *place, name string) error{
 		"a link":                      func(p *place, name string) error { return os.Symlink("/nowhere", name) },
 		"a link to a writable path":   func(p *place, name string) error { return os.Symlink(p.ws, name) },
