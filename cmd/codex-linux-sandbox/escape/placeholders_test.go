@@ -441,7 +441,7 @@ func TestPlaceholdersOfAKilledStart(t *testing.T) {
 			// The janitor may not have read the launcher's messages yet.
 			await(t, fmt.Sprint("an empty directory, and the end of the janitor, killed after event ", kill), func() bool {
 				left, err := os.ReadDir(dir)
-				return err == nil && len(left) == 0 && !holds("codex-janitor", dir)
+				return err == nil && len(left) == 0 && !p.holds("codex-janitor", dir)
 			})
 			for _, pattern := range []string{"/.*", "/gone"} {
 				left, _ := filepath.Glob(dir + pattern)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -161,7 +162,7 @@ func TestUndoIsNotRedirected(t *testing.T) {
 				_ = in.Close()
 				_ = cmd.Wait()
 				workspace := p.dir + "/moved" + strings.TrimPrefix("tree/sub", moved)
-				await(t, "the end of the janitor", func() bool { return !holds("codex-janitor", workspace) })
+				await(t, "the end of the janitor", func() bool { return !p.holds("codex-janitor", workspace) })
 				if exists(workspace + "/.git") {
 					t.Errorf("%s moved, killed: %v: .git of the command stays", moved, killed)
 				}
@@ -212,7 +213,7 @@ func TestUndoOutlivesTheLauncher(t *testing.T) {
 				must(t, unix.Kill(killed, unix.SIGKILL))
 				_ = cmd.Wait()
 				cancel()
-				await(t, "the end of the janitor", func() bool { return !holds("codex-janitor", sub) })
+				await(t, "the end of the janitor", func() bool { return !p.holds("codex-janitor", sub) })
 				if exists(sub + "/.git") {
 					t.Fatalf("round %d: .git of the command stays", round)
 				}
@@ -226,8 +227,17 @@ func TestUndoOutlivesTheLauncher(t *testing.T) {
 	})
 }
 
-// holds reports whether a process with this name has a directory open.
-func holds(name, dir string) bool {
+// holds reports whether a process of the user with this name has a directory open.
+func (p *place) holds(name, dir string) bool {
+	// In containers root lacks the capability to see the descriptors of another user's processes. The user sees them.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	gid, _ := unix.SetfsgidRetGid(p.uid)
+	uid, _ := unix.SetfsuidRetUid(p.uid)
+	defer func() {
+		_, _ = unix.SetfsuidRetUid(uid)
+		_, _ = unix.SetfsgidRetGid(gid)
+	}()
 	comms, _ := filepath.Glob("/proc/[0-9]*/comm")
 	for _, comm := range comms {
 		if b, _ := os.ReadFile(comm); string(b) != name+"\n" {
@@ -375,7 +385,7 @@ func TestUndoInForbiddenDirectories(t *testing.T) {
 				}
 				must(t, cmd.Process.Signal(end))
 				_ = cmd.Wait()
-				await(t, "the end of the janitor", func() bool { return !holds("codex-janitor", sub) })
+				await(t, "the end of the janitor", func() bool { return !p.holds("codex-janitor", sub) })
 				if cmd.ProcessState.ExitCode() == 0 {
 					t.Errorf("mode %s, %v: the command succeeded", mode, end)
 				}
