@@ -207,7 +207,7 @@ func TestSocketsWithoutAView(t *testing.T) {
 				args = append([]string{"--sandbox-policy-cwd", p.ws, "--command-cwd", p.ws}, args...)
 				ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 				defer cancel()
-				cmd := exec.CommandContext(ctx, p.launcher, append(args, "--", "sh", "-c", "readlink /proc/$$/fd/0; readlink /proc/$$/fd/3; echo done")...)
+				cmd := exec.CommandContext(ctx, p.launcher, append(args, "--", "sh", "-c", "readlink /proc/self/fd/0; readlink /proc/self/fd/3; echo done")...)
 				cmd.Dir, cmd.SysProcAttr, cmd.Stdin, cmd.ExtraFiles = p.ws, as(uid), socket, []*os.File{socket}
 				if o := p.finish(cmd); o.text != "/dev/null\ndone\n" || o.code != 0 {
 					t.Errorf("got %v; want o.text %q, o.code 0", o, "/dev/null\ndone\n")

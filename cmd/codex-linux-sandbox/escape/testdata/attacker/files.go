@@ -186,6 +186,10 @@ func init() {
 			fmt.Printf("%s: %q %v\n", name, b, err)
 		}
 	}
+	attacks["show the first process"] = func([]string) {
+		dir := "/proc/" + firstProcess()
+		attacks["show"]([]string{dir + "/cmdline", dir + "/environ"})
+	}
 	attacks["create"] = func(args []string) { try("create", open(args[0], unix.O_WRONLY|unix.O_CREAT)) }
 	attacks["print"] = func(args []string) {
 		fd, _ := strconv.Atoi(args[0])
@@ -330,6 +334,30 @@ func protected(name string) {
 	if _, err := os.Stat(name + "/config"); err == nil {
 		breach(base + " has been made")
 	}
+}
+
+// firstProcess returns the number by which /proc knows the first process of this PID namespace. It is 1 only if /proc belongs to the
+// namespace.
+func firstProcess() string {
+	for pid := "self"; pid != "0"; {
+		status, err := os.ReadFile("/proc/" + pid + "/status")
+		broken("read the state of a process", err)
+		field := func(name string) []string {
+			_, after, _ := strings.Cut(string(status), "\n"+name+":")
+			line, _, _ := strings.Cut(after, "\n")
+			return strings.Fields(line)
+		}
+		numbers, parent := field("NSpid"), field("PPid")
+		if len(numbers) == 0 || len(parent) != 1 {
+			broken("read the numbers of "+pid, unix.ENODATA)
+		}
+		if numbers[len(numbers)-1] == "1" {
+			return field("Pid")[0]
+		}
+		pid = parent[0]
+	}
+	broken("find the first process", unix.ESRCH)
+	return ""
 }
 
 // covers looks for a writable mount of the file system that masks come from, and for a mount over
