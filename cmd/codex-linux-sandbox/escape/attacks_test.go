@@ -246,11 +246,12 @@ func (a *attack) test(t *testing.T, uid int, backends []string) {
 	// If no backend works, for example without user namespaces, no sandbox can be attacked. Attacks
 	// that need user namespaces do not work outside either.
 	some := slices.ContainsFunc(backends, func(backend string) bool { return usable(uid, backend) })
+	refused := ""
 	if some && (a.control == byAnybody || a.control == byRoot && uid == 0) {
 		p, args, _ := a.place(t, uid)
 		o := p.run("", "", args...)
-		if len(o.breaches()) == 0 && !(a.optional && onlyMissing(o)) {
-			t.Errorf("outside of a sandbox nothing of it works: %v", o)
+		if !(a.optional && onlyMissing(o)) {
+			refused = controlled(t, o)
 		}
 		if a.check != nil {
 			a.check(t, p, false)
@@ -273,6 +274,9 @@ func (a *attack) test(t *testing.T, uid int, backends []string) {
 			p.unharmed()
 			if a.check != nil {
 				a.check(t, p, true)
+			}
+			if refused != "" {
+				t.Skip(refused)
 			}
 		})
 	}

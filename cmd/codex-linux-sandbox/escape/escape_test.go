@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -355,9 +356,45 @@ func (p *place) finish(cmd *exec.Cmd) outcome {
 		o.sig = status.Signal()
 	}
 	if strings.Contains(o.text, "broken: ") {
+		if inContainer && strings.Contains(o.text, noMounts) {
+			p.t.Skip("in a container, /proc is empty under restricted reads (docs/sandbox.md), and shows no mounts")
+		}
 		p.t.Fatalf("the attack could not be tried: %v", o)
 	}
 	return o
+}
+
+// inContainer reports whether scripts/kernel-suites runs the tests in a container. The tests do not detect that themselves: everywhere
+// else each control must succeed.
+var inContainer = os.Getenv("CODEX_ESCAPE_CONTAINER") != ""
+
+// noMounts is the attacker's message if no /proc shows it the mounts.
+const noMounts = "broken: read the mounts: open /proc/self/mountinfo: no such file or directory"
+
+// controlled checks the control of an attack: outside of a sandbox, at least a part of the attack must work. In a container, the
+// filter, the capabilities or the mounts of the container may refuse all parts. Then controlled returns these refusals: the attack
+// proves nothing about the sandbox.
+func controlled(t *testing.T, o outcome) (refused string) {
+	t.Helper()
+	if len(o.breaches()) > 0 {
+		return ""
+	}
+	for line := range strings.Lines(o.text) {
+		what, held := strings.CutPrefix(strings.TrimSpace(line), "held: ")
+		if !held {
+			continue
+		}
+		if errno := what[strings.LastIndexByte(what, ' ')+1:]; !slices.Contains([]string{"EPERM", "EACCES", "EROFS", "ENOSYS", "ENOENT"}, errno) {
+			refused = ""
+			break
+		}
+		refused += what + "; "
+	}
+	if !inContainer || refused == "" || o.code != 0 {
+		t.Errorf("outside of a sandbox nothing of it works: %v", o)
+		return ""
+	}
+	return "this container itself refuses the attack: " + refused
 }
 
 // unharmed checks that the files outside of the workspace are unchanged.
