@@ -111,7 +111,8 @@ func init() {
 		}
 	}
 	attacks["give away"] = func(args []string) {
-		for _, ids := range [][2]int{{0, 0}, {1000, -1}, {-1, 1000}, {1000, 1000}} {
+		other := os.Getuid() + 1000 // neither root nor this user
+		for _, ids := range [][2]int{{0, 0}, {other, -1}, {-1, other}, {other, other}} {
 			try("chown", os.Chown(args[0], ids[0], ids[1]))
 			try("lchown", os.Lchown(args[0], ids[0], ids[1]))
 		}
