@@ -14,8 +14,8 @@ import (
 // errOccupied is the error of a path at which a file of another type exists.
 var errOccupied = errors.New("a file of another type exists here, which is not replaced")
 
-// errLinkHere is the error of a path at which a link exists.
-var errLinkHere = errors.New("a symbolic link exists here, which is not followed; remove it, or name its target instead")
+// ErrLinkHere is the error of a path at which a link exists.
+var ErrLinkHere = errors.New("a symbolic link exists here, which is not followed; remove it, or name its target instead")
 
 // errDirectoryHere is the error of a file at whose path a directory exists.
 var errDirectoryHere = errors.New("a directory exists here, which is not replaced")
@@ -25,7 +25,7 @@ var errDirectoryHere = errors.New("a directory exists here, which is not replace
 func Occupied(err error) error {
 	switch {
 	case errors.Is(err, dirfd.ErrLink):
-		return errLinkHere
+		return ErrLinkHere
 	case errors.Is(err, dirfd.ErrNotDirectory):
 		return errOccupied
 	}
@@ -36,7 +36,7 @@ func Occupied(err error) error {
 func notOwn(kind dirfd.Kind) error {
 	switch kind {
 	case dirfd.Link:
-		return errLinkHere
+		return ErrLinkHere
 	case dirfd.Directory:
 		return errDirectoryHere
 	}

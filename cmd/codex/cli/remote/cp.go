@@ -32,8 +32,9 @@ it are not copied. If some files cannot be copied, they are reported, the others
 copied, and the exit code is 1.
 
 A local copy gets the last name in the source as you typed it, or that of the target:
-:~ and :. need a name in the target. Links below the target are not followed. A
-device, a FIFO or a terminal is written into; - is standard input or output.
+:~ and :. need a name in the target. A link that is named as the target is followed;
+links in and below a target directory are not. A device, a FIFO or a terminal is
+written into; - is standard input or output.
 
 Examples:
    codex remote cp report.pdf :/tmp/

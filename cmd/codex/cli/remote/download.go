@@ -37,12 +37,30 @@ func (cp *copying) download(sources []string, target string) error {
 	}
 	dir, name := target, ""
 	if !into {
+		if target, err = linked(target); err != nil {
+			return err
+		}
 		dir, name = filepath.Split(target)
 		if dir == "" {
 			dir = "."
 		}
 	}
 	return cp.each(sources, func(source string) error { return cp.downloadNamed(source, dir, name) })
+}
+
+// linked returns the path to which a target leads that the user named. As with cp, and as on the server, a link that the
+// user named is followed, unless it leads nowhere.
+func linked(target string) (string, error) {
+	if st, err := os.Lstat(target); err != nil || st.Mode()&fs.ModeSymlink == 0 {
+		return target, nil // an error other than a missing file is reported by the copy
+	}
+	to, err := filepath.EvalSymlinks(target)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("the target %s is a symbolic link that leads nowhere", target)
+	} else if err != nil {
+		return "", fmt.Errorf("the target %s: %w", target, withoutPath(err))
+	}
+	return to, nil
 }
 
 // downloadNamed copies a source to a name in a directory. An empty name means the name of the

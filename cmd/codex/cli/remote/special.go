@@ -75,16 +75,19 @@ func (cp *copying) printFile(source string, out io.Writer) error {
 
 // uploadStream copies an input of unknown length, such as a pipe, to the server. If special is set,
 // the target is a device, a FIFO or a terminal. It then gets all data in one message, because
-// blocks are for regular files.
-func (cp *copying) uploadStream(in io.Reader, name, uri string, special bool) error {
-	var err error
-	if special {
+// blocks are for regular files. below is that of uploadNamed.
+func (cp *copying) uploadStream(in io.Reader, name, uri string, special, below bool) error {
+	err := cp.noLink(uri, below)
+	switch {
+	case err != nil:
+	case special:
 		err = cp.uploadSpecial(in, uri)
-	} else {
-		err = cp.fs.WriteStream(cp.ctx, uri, in, execclient.WriteOptions{Atomic: cp.fs.CanWriteAtomically()})
+	default:
+		err = cp.fs.WriteStream(cp.ctx, uri, in, execclient.WriteOptions{Atomic: cp.fs.CanWriteAtomically(), NoFollow: below})
 		if errors.Is(err, execclient.ErrUnsupported) {
 			err = cp.uploadWhole(in, uri)
 		}
+		err = notThrough(err, below)
 	}
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", name, withoutPath(err))

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/fileop/archive"
 	"codex.internal/pkg/wire/pathuri"
 )
 
@@ -44,17 +46,17 @@ func (cp *copying) upload(sources []string, target string) error {
 		}
 		to := under(uri, filepath.Base(abs))
 		m, err := cp.fs.Stat(cp.ctx, to)
-		return cp.uploadNamed(source, to, err == nil && !m.IsFile && !m.IsDirectory, true)
+		return cp.uploadNamed(source, to, err == nil && !m.IsFile && !m.IsDirectory && !m.IsSymlink, true)
 	})
 }
 
 // uploadNamed copies a source to a URI. If the source is a device or a FIFO, it copies the data
 // that it reads from it. special means that the target is a device, a FIFO or a terminal, and that
-// the data is written into it. below means that the user named the directory of the URI: if a
-// directory is copied, a link at the target is not followed.
+// the data is written into it. below means that the user named the directory of the URI: then a link
+// at the target is not followed.
 func (cp *copying) uploadNamed(source, uri string, special, below bool) error {
 	if isInput(source) {
-		return cp.uploadStream(cp.in, "standard input", uri, special)
+		return cp.uploadStream(cp.in, "standard input", uri, special, below)
 	}
 	st, err := os.Stat(source)
 	if err != nil {
@@ -64,7 +66,7 @@ func (cp *copying) uploadNamed(source, uri string, special, below bool) error {
 		return cp.uploadTree(source, uri, st, below)
 	}
 	if !special && st.Mode().IsRegular() {
-		if err := cp.uploadNamedFile(source, uri, st); err != nil {
+		if err := cp.uploadNamedFile(source, uri, st, below); err != nil {
 			return fmt.Errorf("copy %s: %w", source, withoutPath(err))
 		}
 		return nil
@@ -74,7 +76,7 @@ func (cp *copying) uploadNamed(source, uri string, special, below bool) error {
 		return fmt.Errorf("copy %s: %w", source, withoutPath(err))
 	}
 	defer f.Close()
-	return cp.uploadStream(f, source, uri, special)
+	return cp.uploadStream(f, source, uri, special, below)
 }
 
 // uploadTree copies a directory. It returns an error if the copy ended early. It reports other
@@ -129,8 +131,32 @@ func (cp *copying) setAttributes(uri string, st os.FileInfo) error {
 	return withoutPath(cp.fs.SetAttributes(cp.ctx, uri, changes))
 }
 
-// uploadNamedFile copies a regular file that the user has named. It follows a link at the target.
-func (cp *copying) uploadNamedFile(source, uri string, st os.FileInfo) error {
+// noLink returns an error for a link of the server at which nothing may be written. A link that appears later is refused
+// by servers of this project.
+func (cp *copying) noLink(uri string, below bool) error {
+	if !below {
+		return nil
+	}
+	if m, err := cp.fs.Stat(cp.ctx, uri); err == nil && m.IsSymlink {
+		return archive.ErrLinkHere
+	}
+	return nil
+}
+
+// notThrough replaces the error of a file that was not written because of a link.
+func notThrough(err error, below bool) error {
+	if below && errors.Is(err, fs.ErrInvalid) {
+		return archive.ErrLinkHere
+	}
+	return err
+}
+
+// uploadNamedFile copies a regular file that the user has named. It follows a link at the target, unless the user named
+// the directory of the target only.
+func (cp *copying) uploadNamedFile(source, uri string, st os.FileInfo, below bool) error {
+	if err := cp.noLink(uri, below); err != nil {
+		return err
+	}
 	f, err := os.Open(source)
 	if err != nil {
 		return err
@@ -140,10 +166,10 @@ func (cp *copying) uploadNamedFile(source, uri string, st os.FileInfo) error {
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
-		return cp.uploadFile(f, source, uri, st.Size(), permissionsOf(st.Mode()), execclient.WriteOptions{Sparse: hasHoles(st)})
+		return cp.uploadFile(f, source, uri, st.Size(), permissionsOf(st.Mode()), execclient.WriteOptions{Sparse: hasHoles(st), NoFollow: below})
 	})
 	if err != nil {
-		return err
+		return notThrough(err, below)
 	}
 	if !cp.options.preserve {
 		return nil

@@ -171,6 +171,75 @@ func copiesUpFollowNoLinks(t *testing.T, url string) {
 	}
 }
 
+// TestLinksAsTargetsOfFiles: in both directions, a link that the user named is followed, and a link in a directory that the
+// user named is not. With Codex CLI's servers too.
+func TestLinksAsTargetsOfFiles(t *testing.T) {
+	t.Parallel()
+	bothServers(t, linksAsTargetsOfFiles)
+}
+
+func linksAsTargetsOfFiles(t *testing.T, url string) {
+	t.Helper()
+	for _, tt := range []struct {
+		name, link, target string // the link leads to elsewhere; target is the operand
+		followed           bool
+	}{
+		{"named, to a file", "named", "named", true},
+		{"named, through another link", "chain", "chain", true},
+		{"in a named directory", "dir/file", "dir", false},
+		{"in a named directory, with a slash", "dir/file", "dir/", false},
+	} {
+		for _, size := range []int{10, 1 << 20} {
+			for _, up := range []bool{true, false} {
+				dir := t.TempDir()
+				source, elsewhere, contents := filepath.Join(dir, "file"), filepath.Join(dir, "elsewhere"), strings.Repeat("x", size)
+				harness.Must(t, os.WriteFile(source, []byte(contents), 0o644))
+				harness.Must(t, os.Mkdir(dir+"/dir", 0o755))
+				to := elsewhere
+				harness.Must(t, os.WriteFile(elsewhere, nil, 0o644))
+				if tt.link == "chain" {
+					harness.Must(t, os.Symlink("elsewhere", dir+"/between"))
+					to = "between"
+				}
+				harness.Must(t, os.Symlink(to, filepath.Join(dir, tt.link)))
+				args := []string{":" + source, dir + "/" + tt.target}
+				if up {
+					args = []string{source, ":" + dir + "/" + tt.target}
+				}
+				_, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "-q", "--url", url}, args...)...)
+				written, _ := os.ReadFile(elsewhere)
+				st, err := os.Lstat(filepath.Join(dir, tt.link))
+				harness.Must(t, err)
+				if (code == 0) != tt.followed || (string(written) == contents) != tt.followed || st.Mode()&os.ModeSymlink == 0 {
+					t.Errorf("%s, up %v, %d bytes: got exit code %d, %q, %d bytes behind the link %v; want it followed: %v", tt.name, up, size, code, errs, len(written), st.Mode(), tt.followed)
+				}
+				if !tt.followed && !strings.Contains(errs, "a symbolic link exists here, which is not followed") {
+					t.Errorf("%s, up %v: got %q, want the reason", tt.name, up, errs)
+				}
+			}
+		}
+	}
+}
+
+// TestLinksThatLeadNowhereAsTargets: in both directions, such a link is refused, as by cp.
+func TestLinksThatLeadNowhereAsTargets(t *testing.T) {
+	t.Parallel()
+	_, url := harness.Server(t)
+	dir := t.TempDir()
+	source, link := dir+"/file", dir+"/link"
+	harness.Must(t, os.WriteFile(source, nil, 0o644))
+	harness.Must(t, os.Symlink("elsewhere", link))
+	for _, args := range [][]string{{source, ":" + link}, {":" + source, link}} {
+		_, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "--url", url}, args...)...)
+		if code != 1 || !strings.Contains(errs, link+"` is a symbolic link that leads nowhere") && !strings.Contains(errs, link+" is a symbolic link that leads nowhere") {
+			t.Errorf("cp %q: got exit code %d, %q; want an error about the link", args, code, errs)
+		}
+		if _, err := os.Lstat(dir + "/elsewhere"); err == nil {
+			t.Fatalf("cp %q wrote the missing file", args)
+		}
+	}
+}
+
 func TestCopiesByPatterns(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)
