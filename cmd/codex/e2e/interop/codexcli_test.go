@@ -265,8 +265,9 @@ func newPage(t *testing.T) *page {
 	harness.Must(t, testutil.WriteProgram(path("bin/scp"), []byte("#!/bin/sh\nset -e; shift 2\nwhile [ $# -gt 1 ]; do\n"+
 		"\tfrom=${1#me@}; machine=${from%%.*}; case $1 in localhost:*|me@localhost:*) machine=devbox;; esac\n"+
 		"\t[ -e "+dir+"/$machine/${from#*:} ] || machine=meet\n\tfor last; do :; done\n\tcp -p "+dir+"/$machine/${from#*:} \"$last\"\n\tshift\ndone\n")))
+	meeting := freePort(t)
 	p := &page{t: t, machines: map[string]*machine{}, places: strings.NewReplacer(
-		"127.0.0.1:8766", fmt.Sprintf("127.0.0.1:%d", freePort(t)), ":8765", fmt.Sprintf(":%d", freePort(t)),
+		"127.0.0.1:8766", fmt.Sprintf("127.0.0.1:%d", meeting), "127.0.0.1/8766", fmt.Sprintf("127.0.0.1/%d", meeting), ":8765", fmt.Sprintf(":%d", freePort(t)),
 		"devbox.example", "localhost", "meet.example", "localhost", "/srv/project", project, "/home/me", path("laptop"),
 	)}
 	unshare := []string{"unshare", "-mu", "--propagation", "private"}
