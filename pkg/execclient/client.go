@@ -20,6 +20,8 @@ type Options struct {
 	ClientName        string        // "": DefaultClientName
 	ConnectTimeout    time.Duration // 0: DefaultConnectTimeout
 	InitializeTimeout time.Duration // 0: DefaultInitializeTimeout
+	// UserAgent is the NAME/VERSION of the program, which a websocket server counts; "": none is sent.
+	UserAgent string
 	// ResumeSessionID attaches to a session whose connection was lost.
 	ResumeSessionID string
 	// BearerToken is sent to servers that require one. Over plain ws it is sent to loopback

@@ -83,6 +83,9 @@ func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
 		return nil, fmt.Errorf("invalid exec-server URL %q: expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH", websocket.PublicURL(d.url))
 	}
 	header := http.Header{}
+	if d.o.UserAgent != "" {
+		header.Set("User-Agent", d.o.UserAgent)
+	}
 	if d.o.BearerToken != "" {
 		if !local && u.Scheme != "wss" && !websocket.IsLoopback(u.Hostname()) {
 			return nil, fmt.Errorf("the connection token is not sent to %s: it could be read on the way; use wss:// or a loopback address", websocket.PublicURL(d.url))

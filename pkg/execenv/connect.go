@@ -103,7 +103,7 @@ func (c *connector) connect(ctx context.Context) (*execclient.Client, error) {
 // clientOptions returns the options that do not depend on the kind of the environment.
 func (c *connector) clientOptions() execclient.Options {
 	return execclient.Options{
-		ClientName: c.opts.ClientName, ConnectTimeout: c.spec.ConnectTimeout, InitializeTimeout: c.spec.InitializeTimeout,
+		ClientName: c.opts.ClientName, UserAgent: c.opts.UserAgent, ConnectTimeout: c.spec.ConnectTimeout, InitializeTimeout: c.spec.InitializeTimeout,
 		Logger: c.opts.Logger, KeepAlive: keepAlive, OnPolicyRequest: c.opts.OnPolicyRequest,
 	}
 }

@@ -41,6 +41,7 @@ type conn struct {
 	principal string         // owns the sessions of the client: its user, token or key
 	grant     wsauth.Grant   // what the client may do
 	account   *share.Account // the connection's share of the server's resources
+	build     string         // of the client, such as codex-remote/1.2.3; "": it is not known
 
 	// These carry out requests and send answers.
 	out   *outbox

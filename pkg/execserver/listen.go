@@ -360,6 +360,6 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 	// before the connection ends.
 	go func() {
 		defer srv.leave(account)
-		srv.serveTransport(t, observe.Websocket, grant, account)
+		srv.serveTransport(t, observe.Websocket, r.UserAgent(), grant, account)
 	}()
 }

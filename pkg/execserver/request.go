@@ -134,7 +134,10 @@ type request struct {
 
 // request carries out a request or refuses it.
 func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
-	rq := &request{c: c, id: m.ID, method: m.Method, msg: msg, seen: observe.Request{Method: m.Method, Arrived: time.Now(), Trace: m.Trace}}
+	rq := &request{c: c, id: m.ID, method: m.Method, msg: msg, seen: observe.Request{Principal: c.grant.Name(), Method: m.Method, Arrived: time.Now(), Trace: m.Trace}}
+	if c.session != nil {
+		c.session.requests.Add(1)
+	}
 	if _, ok := methods[m.Method]; !ok {
 		rq.seen.Method = observe.UnknownMethod
 	}

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ import (
 	"codex.internal/pkg/host/fetch"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/internal/gather"
+	"codex.internal/pkg/internal/metrics"
 	"codex.internal/pkg/internal/tokens"
 	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/sandbox/egress"
@@ -116,6 +118,10 @@ type Options struct {
 	// TraceCommands sets TRACEPARENT and TRACESTATE in the environment of each command: to the
 	// span of its process or, without a Tracer, to the span of the client.
 	TraceCommands bool
+
+	// MetricsPrincipals is how many principals have metrics of their own; all others are counted together. 0: there are no metrics
+	// of principals.
+	MetricsPrincipals int
 
 	// Audit is the audit trail; nil: no audit trail.
 	Audit *observe.Audit
@@ -295,8 +301,9 @@ func (srv *Server) addObservers(within *tracing.Context) {
 				used(u.Limit, u.All, u.Used)
 			}
 		},
-		CertificateEnd: srv.certificateEnd,
-		Audit:          o.Audit, Tracer: o.Tracer, ClientTraces: o.TraceCommands, Within: within,
+		PrincipalShares: func(used func(string, observe.Limit, int64)) { srv.shares.EachUse(used) }, Principals: o.MetricsPrincipals,
+		Clients: srv.clients, TokenEnd: o.Auth.NextEnd, CertificateEnd: srv.certificateEnd,
+		Audit: o.Audit, Tracer: o.Tracer, ClientTraces: o.TraceCommands, Within: within,
 	})
 }
 
@@ -314,15 +321,17 @@ func (srv *Server) ServeConn(t websocket.Transport) error {
 	if t.Peer() == string(observe.Stdio) {
 		transport = observe.Stdio
 	}
-	srv.serveTransport(t, transport, grant, account)
+	srv.serveTransport(t, transport, "", grant, account)
 	return nil
 }
 
-// serveTransport serves a connection of an accepted client.
-func (srv *Server) serveTransport(t websocket.Transport, kind observe.Transport, grant wsauth.Grant, account *share.Account) {
+// serveTransport serves a connection of an accepted client. build is its User-Agent; "": it is not known.
+func (srv *Server) serveTransport(t websocket.Transport, kind observe.Transport, build string, grant wsauth.Grant, account *share.Account) {
 	srv.events.ConnectionOpened.Tell(kind)
 	defer srv.events.ConnectionClosed.Tell(kind)
-	newConn(srv.ctx, srv, t, grant, account).serve()
+	c := newConn(srv.ctx, srv, t, grant, account)
+	c.build = shorten(strings.ToValidUTF8(build, "\uFFFD"))
+	c.serve()
 	// Scenario: a client asks for large files, reads no answer for a minute, and disconnects.
 	srv.memory.Reset(releaseDelay)
 }
@@ -437,6 +446,20 @@ func (srv *Server) Metrics() http.Handler {
 
 // Remote returns the counter of registrations and of connections to a relay.
 func (srv *Server) Remote() *observe.Remote { return srv.metrics.Remote() }
+
+// clients returns how many clients of each program are connected.
+func (srv *Server) clients() map[metrics.Program]int {
+	srv.mu.Lock()
+	sessions := slices.Collect(maps.Values(srv.sessions))
+	srv.mu.Unlock()
+	all := make(map[metrics.Program]int)
+	for _, s := range sessions {
+		if c := s.attached(); c != nil {
+			all[metrics.Program{Name: c.client, Build: c.build}]++
+		}
+	}
+	return all
+}
 
 // totals counts sessions, and processes that have not closed.
 func (srv *Server) totals() (t observe.Totals) {

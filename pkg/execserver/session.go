@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"codex.internal/pkg/execproto"
@@ -38,6 +39,8 @@ type session struct {
 	owner   string       // the principal that started the session; no other may resume it
 	lasting string       // the owner, if later connections of the same client have the same owner; "": none
 	grant   wsauth.Grant // of the client that started the session; only a client with the same token may resume it
+
+	requests atomic.Uint64 // that have arrived, for the status page
 
 	// These live as long as the session.
 	ctx      context.Context // ends with the session
@@ -86,7 +89,11 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (repl
 	}
 	c.handshake = handshakeAnswered
 	c.log = c.log.With("session", digest.Of(s.id))
-	c.log.Info("session attached", "token", c.grant.Token, "client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil)
+	args := []any{"client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil}
+	if c.grant.Token != "" {
+		args = append(args, "token", c.grant.Token)
+	}
+	c.log.Info("session attached", args...)
 	info := c.environment()
 	r := execproto.InitializeResult{SessionID: s.id, Extensions: c.srv.extensions(), EnvironmentInfo: &info}
 	return reply.Followed{Result: r, Then: func() { close(c.answered) }}, nil

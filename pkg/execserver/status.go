@@ -94,7 +94,7 @@ func (s *session) status(ends bool) statuspage.Session {
 		Processes: []statuspage.Process{},
 	}
 	s.mu.Unlock()
-	st.Tunnels = s.tunnels.Count()
+	st.Tunnels, st.Requests = s.tunnels.Count(), s.requests.Load()
 	procs := s.all()
 	slices.SortFunc(procs, func(a, b *proc) int { return b.startedAt.Compare(a.startedAt) })
 	if len(procs) > statuspage.MaxProcesses {

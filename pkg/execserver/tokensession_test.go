@@ -65,9 +65,10 @@ func TestSessionsBelongToAToken(t *testing.T) {
 	connect(run).initialize(session) // for comparison
 }
 
-// TestRecordsNameThePrincipal: every record of a session, and of a client that is refused although its token is known,
-// names the principal, so that one search of the log shows who has done something.
-func TestRecordsNameThePrincipal(t *testing.T) {
+// TestPrincipalsAreNamed: every record of a session, and of a client that is refused although its token is known, names the
+// principal, so that one search of the log shows who has done something. The metrics and the status page show who sends
+// requests, and with which build.
+func TestPrincipalsAreNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	file := wsauth.OpenTokens(path)
 	auth, err := wsauth.New(wsauth.Config{Mode: wsauth.CapabilityToken, TokensFile: path})
@@ -82,10 +83,13 @@ func TestRecordsNameThePrincipal(t *testing.T) {
 		return http.Header{"Authorization": {"Bearer " + secret}}
 	}
 	lasting, expired := token(0), token(time.Nanosecond)
+	lasting.Set("User-Agent", "test/1.2.3")
+	token(2 * time.Hour)
+	ending := wsauth.TokenID(strings.TrimPrefix(token(time.Hour).Get("Authorization"), "Bearer "))
 	id := wsauth.TokenID(strings.TrimPrefix(lasting.Get("Authorization"), "Bearer "))
 	expiredID := wsauth.TokenID(strings.TrimPrefix(expired.Get("Authorization"), "Bearer "))
 	var log logText
-	srv, url := newTestServer(t, Options{Auth: auth, MaxConnections: 1, SessionTTL: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	srv, url := newTestServer(t, Options{Auth: auth, MaxConnections: 1, MetricsPrincipals: 10, SessionTTL: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	ws, _, err := websocket.DefaultDialer.Dial(url, lasting)
 	if err != nil {
 		t.Fatal(err)
@@ -99,6 +103,25 @@ func TestRecordsNameThePrincipal(t *testing.T) {
 	}
 	p.start("p1", "exit 3", nil)
 	p.closed("p1")
+	end, err := file.Find(ending)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := httptest.NewRecorder()
+	srv.Metrics().ServeHTTP(metrics, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, want := range []string{
+		`exec_server_principal_requests_total{principal="principal alice"} 2`, `exec_server_principal_processes_started_total{principal="principal alice"} 1`,
+		`exec_server_principal_limit_used{principal="principal alice",limit="connections"} 1`, `exec_server_clients_active{client="test",build="test/1.2.3"} 1`,
+		fmt.Sprintf("exec_server_token_expiry_timestamp_seconds %d", end.Expires.Unix()),
+	} {
+		if !strings.Contains(metrics.Body.String(), "\n"+want+"\n") {
+			t.Errorf("the metrics have no %s:\n%s", want, metrics.Body.String())
+		}
+	}
+	_, _, page := getStatus(t, url, "Accept", "application/json", "Authorization", lasting.Get("Authorization"))
+	if want := `"requests":1,`; !strings.Contains(page, want) {
+		t.Errorf("the status page has no %s: %s", want, page)
+	}
 	ws.Close()
 	awaitConns(t, srv, 0)
 	testutil.Eventually(t.Context(), t, "the end of the session in the log", func() (string, bool) { return log.String(), strings.Contains(log.String(), "session ended") })

@@ -461,8 +461,14 @@ func TestHealthAndMetrics(t *testing.T) {
 			t.Errorf("%s: got w.Code %d, w.Body %s; want w.Code 200", path, w.Code, w.Body)
 		}
 	}
+	_, end, err := s.tokens.Create(t.Context(), TokenSpec{Role: RoleExecutor, Environments: []string{"*"}, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
 	text := s.get("/metrics").Body.String()
 	for _, line := range []string{
+		`rendezvous_clients{role="executor",build="Go-http-client/1.1"} 1`, `rendezvous_clients{role="harness",build="Go-http-client/1.1"} 1`,
+		fmt.Sprintf(`rendezvous_token_expiry_timestamp_seconds{role="executor"} %d`, end.Expires.Unix()),
 		"rendezvous_environments 1", `rendezvous_sockets{role="executor"} 1`, `rendezvous_sockets{role="harness"} 1`, "rendezvous_streams 1",
 		`rendezvous_requests_total{call="register",status="200"} 1`, `rendezvous_requests_total{call="relay",status="101"} 2`,
 	} {

@@ -30,7 +30,7 @@ type instruments struct {
 
 // newInstruments returns the metrics of a service of that version. now returns
 // the current numbers.
-func newInstruments(version string, now func() totals) *instruments {
+func newInstruments(version string, tokens *TokenFile, now func() totals, programs func() map[metrics.Program]int) *instruments {
 	s := metrics.NewSet()
 	s.AddProgram(version)
 	const up, down = "up", "down"
@@ -53,6 +53,15 @@ func newInstruments(version string, now func() totals) *instruments {
 		m.resets.With(reason)
 	}
 	s.CollectOne("rendezvous_environments", "Environments that are registered.", func() float64 { return float64(now().environments) })
+	s.CollectPrograms("rendezvous_clients", "Executors and harnesses that are connected, by program.", [2]string{"role", "build"}, programs)
+	s.Collect(metrics.KindGauge, "rendezvous_token_expiry_timestamp_seconds", "When the next token of a role expires.", []string{"role"},
+		func(emit func(float64, ...string)) {
+			for _, role := range []Role{RoleExecutor, RoleHarness, RoleBoth, RoleRead, RoleRun, RoleAdmin} {
+				if end := tokens.NextEnd(func(t *Token) bool { return t.Role == role }); !end.IsZero() {
+					emit(float64(end.Unix()), string(role))
+				}
+			}
+		})
 	s.CollectOne("rendezvous_streams", "Streams between executors and harnesses.", func() float64 { return float64(now().streams) })
 	s.Collect(metrics.KindGauge, "rendezvous_sockets", "Websockets.", []string{"role"}, func(emit func(float64, ...string)) {
 		t := now()

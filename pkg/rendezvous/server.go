@@ -143,7 +143,7 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 	}
 	keys := s.state.Keys()
 	s.urls, s.authorizations = &signer{key: keys.URLs}, authorizations{signer: signer{key: keys.Authorizations}}
-	s.metrics, s.survey = newInstruments(opts.Version, s.totals), newSurvey(s)
+	s.metrics, s.survey = newInstruments(opts.Version, opts.Tokens, s.totals, s.programs), newSurvey(s)
 	s.mux = s.routes()
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	s.wg.Go(s.routineSweep)

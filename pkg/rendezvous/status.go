@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"codex.internal/pkg/internal/metrics"
 	"codex.internal/pkg/internal/webpage"
 )
 
@@ -26,6 +27,35 @@ func (s *Server) totals() totals {
 		}
 	}
 	return t
+}
+
+// programs returns how many executors and harnesses of each program are connected. An executor and its harnesses are those of the
+// node to which the executor is connected, so that no other node counts them.
+func (s *Server) programs() map[metrics.Program]int {
+	all := make(map[metrics.Program]int)
+	for _, reg := range s.state.List() {
+		a := s.environments.find(reg.Environment)
+		if a == nil {
+			continue
+		}
+		a.mu.Lock()
+		x := a.executors[reg.ID]
+		a.mu.Unlock()
+		if x == nil {
+			continue
+		}
+		agent := ""
+		if reg.Connection != nil {
+			agent = reg.Connection.Agent
+		}
+		all[metrics.Program{Name: "executor", Build: agent}]++
+		x.mu.Lock()
+		for _, h := range x.harnesses {
+			all[metrics.Program{Name: "harness", Build: h.agent}]++
+		}
+		x.mu.Unlock()
+	}
+	return all
 }
 
 // environmentStatus is an environment on the status page. Up is from harnesses

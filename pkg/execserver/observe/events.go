@@ -239,9 +239,10 @@ type SessionEnd struct {
 
 // Request is a request from its arrival to its answer.
 type Request struct {
-	Method  string // UnknownMethod if the server has no such method
-	Arrived time.Time
-	Trace   []byte // the member trace of the request; valid until RequestArrived returns
+	Principal string
+	Method    string // UnknownMethod if the server has no such method
+	Arrived   time.Time
+	Trace     []byte // the member trace of the request; valid until RequestArrived returns
 
 	trace tracing.Context // the client's trace; invalid: the client has sent none
 	span  *tracing.Span   // nil: the request is not traced

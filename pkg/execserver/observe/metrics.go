@@ -259,19 +259,27 @@ func (m *Metrics) addCurrent(o *Options) {
 		func(emit func(float64, ...string)) {
 			o.Shares(func(limit Limit, all, _ int64) { emit(float64(all), string(limit)) })
 		})
-	m.set.Collect(metrics.KindGauge, "exec_server_certificate_expiry_timestamp_seconds", "When the certificate for clients expires.", nil,
-		func(emit func(float64, ...string)) {
-			if o.CertificateEnd == nil {
-				return
-			}
-			if end := o.CertificateEnd(); !end.IsZero() {
-				emit(float64(end.Unix()))
-			}
-		})
+	m.addEnd("exec_server_certificate_expiry_timestamp_seconds", "When the certificate for clients expires.", o.CertificateEnd)
+	m.addEnd("exec_server_token_expiry_timestamp_seconds", "When the next token of a client expires.", o.TokenEnd)
+	if o.Clients != nil {
+		m.set.CollectPrograms("exec_server_clients_active", "Clients that have a session and are connected.", [2]string{"client", "build"}, o.Clients)
+	}
 	m.set.Collect(metrics.KindGauge, "exec_server_limit_used", "What clients share: how much of each is in use.", []string{"limit"},
 		func(emit func(float64, ...string)) {
 			o.Shares(func(limit Limit, _, used int64) { emit(float64(used), string(limit)) })
 		})
+}
+
+// addEnd adds a gauge of the time at which something expires; it has no value if nothing does.
+func (m *Metrics) addEnd(name, help string, end func() time.Time) {
+	m.set.Collect(metrics.KindGauge, name, help, nil, func(emit func(float64, ...string)) {
+		if end == nil {
+			return
+		}
+		if at := end(); !at.IsZero() {
+			emit(float64(at.Unix()))
+		}
+	})
 }
 
 // AddDetached adds the metrics of a server with detached processes. retained returns the number of

@@ -6,6 +6,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/tracing"
+	"codex.internal/pkg/internal/metrics"
 )
 
 // Options configure the observers of a server.
@@ -19,6 +20,15 @@ type Options struct {
 	// Shares calls used for each limit that clients share, with the limit and the current use.
 	Shares func(used func(limit Limit, all, used int64))
 
+	// PrincipalShares is Shares for each principal. Principals is how many principals have metrics of their own; 0: there are
+	// no metrics of principals.
+	PrincipalShares func(used func(principal string, limit Limit, used int64))
+	Principals      int
+	// Clients returns how many clients of each program are connected.
+	Clients func() map[metrics.Program]int
+
+	// TokenEnd returns when the next token expires; zero: none does.
+	TokenEnd func() time.Time
 	// CertificateEnd returns when the certificate for clients expires; zero: there is none.
 	CertificateEnd func() time.Time
 
@@ -38,6 +48,9 @@ type Options struct {
 func New(o Options) (*Events, *Metrics) {
 	ev := new(Events)
 	m := newMetrics(&o, ev)
+	if o.Principals > 0 {
+		m.addPrincipals(&o, ev)
+	}
 	addLog(ev, o.Log)
 	if o.Tracer != nil || o.ClientTraces {
 		t := &traces{tracer: o.Tracer, within: o.Within}

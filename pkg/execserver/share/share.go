@@ -360,6 +360,19 @@ type Usage struct {
 	MostByUser int64 // the largest amount that one principal has
 }
 
+// EachUse calls used with the amounts that each principal has, but for zero.
+func (s *Shares) EachUse(used func(principal string, limit observe.Limit, n int64)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, p := range s.principals {
+		for limit, n := range p.used {
+			if n != 0 {
+				used(name, limit, n)
+			}
+		}
+	}
+}
+
 // Usage returns the use of each resource, in no particular order.
 func (s *Shares) Usage() []Usage {
 	s.mu.Lock()

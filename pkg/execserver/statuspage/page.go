@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"math"
 	"time"
 
 	"codex.internal/pkg/internal/webpage"
@@ -141,8 +142,8 @@ func (p *Page) writeSession(page *bytes.Buffer, s *Session, now time.Time) {
 	if s.Owner != "" {
 		owner = " of " + s.Owner
 	}
-	fmt.Fprintf(page, "<h2>%s</h2>\n<p>session %s%s, %s, for %s; %s</p>\n", html.EscapeString(client), html.EscapeString(s.Session),
-		html.EscapeString(owner), html.EscapeString(state), age(now, s.Since), webpage.Counted(s.Tunnels, "tunnel"))
+	fmt.Fprintf(page, "<h2>%s</h2>\n<p>session %s%s, %s, for %s; %s, %s</p>\n", html.EscapeString(client), html.EscapeString(s.Session),
+		html.EscapeString(owner), html.EscapeString(state), age(now, s.Since), webpage.Counted(s.Tunnels, "tunnel"), webpage.Counted(int(min(s.Requests, math.MaxInt)), "request"))
 	if len(s.Processes) == 0 {
 		page.WriteString("<p>No process.</p>\n")
 		return

@@ -37,6 +37,7 @@ type Session struct {
 	Attached  bool      `json:"attached"`
 	Since     time.Time `json:"since"`
 	Tunnels   int       `json:"tunnels"`
+	Requests  uint64    `json:"requests"` // since the start of the session
 	Processes []Process `json:"processes"`
 	// Omitted is the number of processes that the page does not list.
 	Omitted int `json:"omitted,omitempty"`

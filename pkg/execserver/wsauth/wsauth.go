@@ -59,6 +59,14 @@ var (
 	ErrWrongAudience = errors.New("websocket jwt audience mismatch")
 )
 
+// NextEnd returns when the next token of the file expires; zero: none does, or the file cannot be read.
+func (a *Authenticator) NextEnd() time.Time {
+	if a == nil || a.tokens == nil {
+		return time.Time{}
+	}
+	return a.tokens.NextEnd(nil)
+}
+
 // Authenticator checks requests. New makes one. Its methods may be called from any goroutine.
 type Authenticator struct {
 	mode string

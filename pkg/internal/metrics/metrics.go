@@ -10,6 +10,7 @@ package metrics
 
 import (
 	"bufio"
+	"cmp"
 	"io"
 	"maps"
 	"math"
@@ -306,6 +307,35 @@ func (s *Set) Collect(kind, name, help string, labels []string, collect func(emi
 // CollectOne adds a gauge without labels whose value is computed when it is written.
 func (s *Set) CollectOne(name, help string, value func() float64) {
 	s.Collect(KindGauge, name, help, nil, func(emit func(float64, ...string)) { emit(value()) })
+}
+
+// maxPrograms bounds the series of CollectPrograms: more versions than that are not in use at a time.
+const maxPrograms = 32
+
+// Program is one end of a connection: its role or the name that it gives itself, and its build, such as codex-remote/1.2.3; "": it is
+// not known. The other end chooses both.
+type Program struct{ Name, Build string }
+
+// CollectPrograms adds a gauge of how many programs of each build are connected. The most frequent ones have series of their own,
+// and all others share one, because the other ends choose the values.
+func (s *Set) CollectPrograms(name, help string, labels [2]string, now func() map[Program]int) {
+	s.Collect(KindGauge, name, help, labels[:], func(emit func(float64, ...string)) {
+		all := now()
+		list := slices.SortedFunc(maps.Keys(all), func(a, b Program) int {
+			return cmp.Or(cmp.Compare(all[b], all[a]), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Build, b.Build))
+		})
+		rest := 0
+		for i, p := range list {
+			if i < maxPrograms {
+				emit(float64(all[p]), p.Name, p.Build)
+			} else {
+				rest += all[p]
+			}
+		}
+		if rest > 0 {
+			emit(float64(rest), overflow, overflow)
+		}
+	})
 }
 
 func (c *collected) write(w *bufio.Writer) {

@@ -72,6 +72,33 @@ d_state{state="two"} 1000000000000000
 	}
 }
 
+// TestProgramsAreBounded: the most frequent programs have series of their own, and all others share one.
+func TestProgramsAreBounded(t *testing.T) {
+	all := map[Program]int{{"a", "a/1"}: 7, {"a", ""}: 2}
+	s := NewSet()
+	s.CollectPrograms("x", "X.", [2]string{"client", "build"}, func() map[Program]int { return all })
+	for i := range 100 {
+		if i == 0 {
+			wantText(t, s, `x{client="a",build=""} 2`, `x{client="a",build="a/1"} 7`)
+		}
+		all[Program{"b", fmt.Sprint(i)}] = 1
+	}
+	wantText(t, s, `x{client="a",build=""} 2`, `x{client="a",build="a/1"} 7`, fmt.Sprintf(`x{client="other",build="other"} %d`, 102-maxPrograms))
+	if n := strings.Count(text(t, s), "\nx{"); n != maxPrograms+1 {
+		t.Errorf("got %d series, want %d", n, maxPrograms+1)
+	}
+}
+
+func wantText(t *testing.T, s *Set, lines ...string) {
+	t.Helper()
+	got := text(t, s)
+	for _, line := range lines {
+		if !strings.Contains(got, "\n"+line+"\n") {
+			t.Errorf("got\n%s\nwant %s", got, line)
+		}
+	}
+}
+
 // TestSeriesAreBounded: label values from outside cannot fill the memory.
 func TestSeriesAreBounded(t *testing.T) {
 	s := NewSet()

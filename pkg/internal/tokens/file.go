@@ -153,6 +153,21 @@ func (f *File[T, P]) List() ([]T, error) {
 	return list, nil
 }
 
+// NextEnd returns when the next of the tokens expires that has not expired yet; zero: none does, or the file cannot be read. counts
+// reports whether a token counts; nil: all do.
+func (f *File[T, P]) NextEnd(counts func(P) bool) (end time.Time) {
+	tokens, err := f.load()
+	if err != nil {
+		return end
+	}
+	for _, t := range tokens {
+		if at := t.Common().Expires; (counts == nil || counts(t)) && !t.Common().Expired(f.now()) && !at.IsZero() && (end.IsZero() || at.Before(end)) {
+			end = at
+		}
+	}
+	return end
+}
+
 func ordered[T any, P Kept[T]](tokens map[string]P) []P {
 	return slices.SortedFunc(maps.Values(tokens), func(a, b P) int {
 		return cmp.Or(a.Common().Created.Compare(b.Common().Created), cmp.Compare(a.Common().ID, b.Common().ID))

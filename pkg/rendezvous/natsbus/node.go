@@ -86,6 +86,7 @@ func Connect(ctx context.Context, opts Options) (*Node, error) {
 	for {
 		err := n.connect(ctx, &opts)
 		if err == nil {
+			n.log.Info("connected to NATS", "node", n.id, "server", n.conn.ConnectedUrlRedacted())
 			return n, nil
 		}
 		if err.Error() != last {

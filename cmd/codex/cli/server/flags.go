@@ -16,6 +16,9 @@ import (
 // probeFlag lets --check-config make a sandbox.
 const probeFlag = "probe"
 
+// maxMetricsPrincipals bounds --metrics-principals: each principal has up to ten series.
+const maxMetricsPrincipals = 1000
+
 // serverFlags returns the options of a server, in the order of the help.
 func serverFlags() []cli.Flag {
 	return slices.Concat(
@@ -27,6 +30,7 @@ func serverFlags() []cli.Flag {
 		sandboxFlags(),
 		[]cli.Flag{
 			&cli.StringFlag{Name: "metrics-listen", Usage: "serve /metrics, for Prometheus, on `IP:PORT` without authentication; without this option, clients get it on --listen"},
+			cmdutil.Count(cli.GenericFlag{Name: "metrics-principals", Usage: "export metrics of each principal (user, token or certificate), for the first `NUMBER` of them; all others are counted together"}, 0, 0, maxMetricsPrincipals),
 			&cli.BoolFlag{Name: "trace-commands", Usage: "set TRACEPARENT and TRACESTATE for commands, so that they can continue the trace of their request"},
 			cmdutil.HomeFlag(),
 			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not make a cgroup for each process"},

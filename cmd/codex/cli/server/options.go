@@ -116,7 +116,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 		PrivatePaths:               privatePaths(c),
 		RetainDir:                  dir, RetainBytes: c.Int64("retain-bytes"), RetainFor: c.Duration("retain-for"),
 		MaxDetached:   c.Int("max-detached"),
-		TraceCommands: c.Bool("trace-commands"),
+		TraceCommands: c.Bool("trace-commands"), MetricsPrincipals: c.Int("metrics-principals"),
 
 		Process: process.Options{Subreaper: true, Cgroups: !c.Bool("no-cgroups"), KillFirst: true},
 	}
