@@ -23,7 +23,7 @@ func (s Spec) ConnectArgs() []string {
 		}
 	}
 	add("url", s.URL)
-	add("ca", s.TLS.CA+s.Registry.CA) // one of them is empty, as of token-file
+	add("ca", s.TLS.CA+s.Registry.CA) // one of them is empty; so is one of those for token-file
 	add("client-cert", s.TLS.ClientCert)
 	add("client-key", s.TLS.ClientKey)
 	add("rendezvous", s.Registry.URL)

@@ -28,7 +28,7 @@ the SHA-256 of the line before it. Every few seconds the server signs the trail 
 
 All commands check the trail. They exit with 1 at the first line that was changed. Name
 the files from the oldest to the newest. The lines after the last signature, those of the
-last few seconds, are not protected. Whoever can write the file can cut it at its end, also
+last few seconds, are not protected. A user who can write the file can cut it at its end, also
 at an older signature: codex audit verify --expect finds that.
 
 Example:

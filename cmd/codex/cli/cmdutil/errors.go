@@ -14,7 +14,7 @@ const (
 	ExitFailed        = 1
 	ExitUsage         = 2
 	ExitDropped       = 3   // of remote logs: not all of the output is retained
-	ExitTimeout       = 124 // the same as of timeout(1)
+	ExitTimeout       = 124 // the same as timeout(1)
 	ExitOurs          = 125 // of remote exec: an error before or outside of the command
 	ExitDenied        = 126 // of remote exec: the sandbox or a person denied the command
 	ExitNotExecutable = 126 // the remote command exists but cannot be executed, as in a shell

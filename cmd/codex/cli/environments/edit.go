@@ -35,7 +35,7 @@ the environment again.
 token is needed.
 
 --default also writes include_local = false, unless the file has a line about it. Without
-that, Codex CLI runs commands on this machine, without a word, if it does not reach the
+that, Codex CLI runs commands on this machine, silently, if it does not reach the
 default. With --keep-local this machine stays an environment, called local.
 
 --ssh cannot ask for a password, so ssh must log in with a key. codex must be on the
@@ -132,7 +132,7 @@ func showEdited(s cmdutil.Streams, done execenv.Edited) {
 		fmt.Fprintf(s.Err, "codex: other users could read or change %s (mode %04o): it has the mode 0600 now\n", path, done.Opened)
 	}
 	if done.LocalExcluded {
-		fmt.Fprintln(s.Err, "codex: wrote include_local = false: otherwise Codex CLI runs commands on this machine, without a word, if it does not reach the default; "+
+		fmt.Fprintln(s.Err, "codex: wrote include_local = false: otherwise Codex CLI runs commands on this machine, silently, if it does not reach the default; "+
 			"codex environments use local, or --keep-local, brings this machine back")
 	}
 }

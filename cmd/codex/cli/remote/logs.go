@@ -38,7 +38,7 @@ Examples:
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue until the process has ended"},
 			cmdutil.Count(cli.GenericFlag{Name: "after", Usage: "begin behind the event number `N`"}, 0, 0, cmdutil.NoMost),
 			cmdutil.Count(cli.GenericFlag{Name: "tail", Aliases: []string{"n"}, Usage: "begin with the last `N` lines", DefaultText: "all"}, 0, 0, maxTail),
-			&cli.StringFlag{Name: "since", Usage: "begin with output of that `TIME`: a duration before now, such as 10m, or a time as 2026-01-02T15:04:05Z"},
+			&cli.StringFlag{Name: "since", Usage: "begin with output of that `TIME`: a duration before now, such as 10m, or a time such as 2026-01-02T15:04:05Z"},
 			&cli.BoolFlag{Name: "consume", Usage: "let the server drop output that was printed"},
 		),
 		Action: func(c *cli.Context) error {

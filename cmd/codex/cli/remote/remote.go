@@ -82,7 +82,7 @@ func unreachable(err error, s execenv.Spec) error {
 	case own && strings.Contains(err.Error(), "401"):
 		hint = "set " + tokenVariable + " to the server's token"
 	case errors.Is(err, execclient.ErrUntrustedServer):
-		hint = "if that server is meant, set " + execenv.ServerUserVariable + " to its user, or to * if that cannot be told"
+		hint = "if you trust that server, set " + execenv.ServerUserVariable + " to its user, or to * if its user is unknown"
 	case s.Kind == execenv.WebSocket && tlsHint(err, s) != "":
 		hint = tlsHint(err, s)
 	case cert != "":
