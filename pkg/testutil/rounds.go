@@ -23,9 +23,8 @@ func Rounds[N int | uint64](few, some, all N) N {
 }
 
 // Pairs selects the pairs of elements that a test tries, for example of backends and users: all
-// pairs under scripts/test --race, one pair with -short, and otherwise two, which differ in both
-// elements if there are two. The selection depends on name, so that different tests try different
-// pairs.
+// pairs under scripts/test --race, and otherwise one. The selection depends on name, so that
+// different tests try different pairs.
 //
 // In the guests of scripts/kernels all pairs are tried, even with -short.
 func Pairs[A comparable, B any](name string, first []A, second []B) map[A][]B {
@@ -33,19 +32,13 @@ func Pairs[A comparable, B any](name string, first []A, second []B) map[A][]B {
 	if len(first) == 0 || len(second) == 0 {
 		return pairs
 	}
-	shifts, count := 1, min(2, max(len(first), len(second)))
-	switch {
-	case os.Getenv(allRounds) != "":
-		shifts, count = len(first), len(second)
-	case testing.Short():
-		count = 1
+	if os.Getenv(allRounds) == "" {
+		turn := turn(name)
+		pairs[first[turn%len(first)]] = []B{second[turn/len(first)%len(second)]}
+		return pairs
 	}
-	turn := turn(name)
-	for shift := range shifts {
-		for i := range count {
-			a := first[(turn+shift+i)%len(first)]
-			pairs[a] = append(pairs[a], second[(turn/len(first)+i)%len(second)])
-		}
+	for _, a := range first {
+		pairs[a] = second
 	}
 	return pairs
 }

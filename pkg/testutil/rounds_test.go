@@ -1,33 +1,22 @@
 package testutil
 
 import (
-	"flag"
 	"fmt"
 	"slices"
 	"testing"
 )
 
-// TestPairs: all pairs in CI, one with -short, and else two that differ.
+// TestPairs: all pairs in CI, and otherwise one.
 func TestPairs(t *testing.T) {
-	short := flag.Lookup("test.short")
-	before := short.Value.String()
-	defer func() { _ = short.Value.Set(before) }()
-	for _, tt := range []struct {
-		first, second    int
-		short, some, all int
-	}{
-		{2, 3, 1, 2, 6}, {1, 3, 1, 2, 3}, {3, 1, 1, 2, 3}, {2, 1, 1, 2, 2}, {2, 2, 1, 2, 4}, {1, 1, 1, 1, 1}, {0, 3, 0, 0, 0}, {2, 0, 0, 0, 0},
+	for _, tt := range []struct{ first, second, one, all int }{
+		{2, 3, 1, 6}, {1, 3, 1, 3}, {3, 1, 1, 3}, {1, 1, 1, 1}, {0, 3, 0, 0}, {2, 0, 0, 0},
 	} {
 		for _, name := range []string{"", "TestA", "TestB", "TestC", "TestD"} {
-			for which, want := range map[string]int{"short": tt.short, "some": tt.some, "all": tt.all} {
-				_ = short.Value.Set(fmt.Sprint(which == "short"))
-				t.Setenv(allRounds, map[string]string{"all": "1"}[which])
+			for value, want := range map[string]int{"": tt.one, "1": tt.all} {
+				t.Setenv(allRounds, value)
 				got := numbered(name, tt.first, tt.second)
 				if len(got) != want || len(slices.Compact(slices.Sorted(slices.Values(got)))) != want {
-					t.Errorf("%s of %d times %d: %v, want %d pairs", which, tt.first, tt.second, got, want)
-				}
-				if which == "some" && !differ(got, tt.first, tt.second) {
-					t.Errorf("%s of %d times %d: got %v, want pairs that differ in both elements", which, tt.first, tt.second, got)
+					t.Errorf("%d times %d with %s=%s: got %v, want %d pairs", tt.first, tt.second, allRounds, value, got, want)
 				}
 			}
 		}
@@ -49,17 +38,6 @@ func upTo(n int) (numbers []int) {
 		numbers = append(numbers, i)
 	}
 	return numbers
-}
-
-// differ reports whether the pairs contain two elements of each list, or the only one.
-func differ(pairs []string, first, second int) bool {
-	seen := make(map[string]bool)
-	for _, p := range pairs {
-		var a, b int
-		_, _ = fmt.Sscan(p, &a, &b) // written by numbered
-		seen[fmt.Sprint("first ", a)], seen[fmt.Sprint("second ", b)] = true, true
-	}
-	return first == 0 || second == 0 || len(seen) == min(2, first)+min(2, second)
 }
 
 // TestPairsDiffer: tests of different names share the pairs out among them.
