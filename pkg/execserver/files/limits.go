@@ -16,8 +16,9 @@ const (
 
 	// maxWatches bounds the watches of a connection, and MaxServerWatches the inotify instances
 	// of all connections. Each confined watch takes one, in its helper, and all other watches of
-	// a connection share one. The server takes at most half of the user's inotify instances, of
-	// which there are 128 by default.
+	// a connection share one. A helper with several watches would save instances, but it would need
+	// a protocol that mixes their batches, and a rule for which requests have the same sandbox. The
+	// server takes at most half of the user's inotify instances, of which there are 128 by default.
 	maxWatches       = 8
 	MaxServerWatches = 512
 

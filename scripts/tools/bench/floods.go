@@ -213,7 +213,7 @@ func (s *server) startSigned() (*server, error) {
 
 // quiet measures the requests of a client that waits for each answer, alone and together with ten
 // clients that do not. Each client is a process of its own: otherwise the client would wait for
-// the other ones in its own process.
+// the other ones in its own process. The scheduler prefers the server and the quiet client: see prefer.
 func (b *bench) quiet(ctx context.Context, s *server) error {
 	const name = "getMetadata of a quiet client"
 	if !b.wants(name) {
@@ -224,8 +224,12 @@ func (b *bench) quiet(ctx context.Context, s *server) error {
 		return err
 	}
 	defer guarded.stop()
+	refused := prefer(guarded.cmd)
+	if refused != nil {
+		fmt.Fprintln(os.Stderr, "bench: the quiet client also waits for the processors that the flood uses, because the server cannot be preferred:", refused)
+	}
 	measure := func(r row) (float64, error) {
-		all, err := measureQuiet(guarded)
+		all, err := measureQuiet(guarded, refused == nil)
 		for _, v := range all {
 			b.add(r, s.name, v)
 		}
