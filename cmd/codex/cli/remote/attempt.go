@@ -192,6 +192,9 @@ func (a *attempt) follow(ctx context.Context, p *execclient.Process) (approval.R
 		switch e.Kind {
 		case execclient.Exited:
 			denials, a.unenforced = e.Denials, e.Refusal != ""
+			if e.Cause == execproto.CauseServerStopped {
+				a.x.link.serverStops()
+			}
 		case execclient.Output:
 			last = append(last, e.Data[max(0, len(e.Data)-lastOutput):]...)
 			last = last[max(0, len(last)-lastOutput):]

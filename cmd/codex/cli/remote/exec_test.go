@@ -282,6 +282,25 @@ func TestLinkWithQuiet(t *testing.T) {
 	}
 }
 
+// TestLinkOfAServerThatStops prints nothing of a connection whose server has said that it stops: the error of the command
+// says so.
+func TestLinkOfAServerThatStops(t *testing.T) {
+	var out bytes.Buffer
+	l := newLink(&out, false)
+	l.serverStops()
+	l.changed(execclient.StateChange{State: execclient.Recovering, Err: errors.New("x")})
+	l.show()
+	l.changed(execclient.StateChange{State: execclient.Failed, Err: errors.New("x")})
+	l.show()
+	if out.Len() > 0 {
+		t.Errorf("got %q, want nothing", out.String())
+	}
+	a := &attempt{x: &remoteExec{}, cause: execproto.CauseServerStopped}
+	if err := a.limitError(137); err == nil || cmdutil.ExitCode(err) != 137 || err.Error() != "the command was killed, because the server was shut down" {
+		t.Errorf("got %v, want the reason and exit code 137", err)
+	}
+}
+
 func TestExitLines(t *testing.T) {
 	for line, want := range map[string]string{
 		"exit": "7 true", "exit 3": "3 true", "exit 256": "0 true", "exit x": "0 false", "exit 1 2": "0 false", "exiting": "0 false", "echo exit": "0 false",

@@ -26,6 +26,7 @@ type link struct {
 	to      io.Writer
 	inPlace bool // to is a terminal
 	quiet   bool // print only the loss of the session
+	stopped bool // the server has reported that it stops, so the loss of the connection is no news
 }
 
 func newLink(to io.Writer, quiet bool) *link {
@@ -74,7 +75,7 @@ func (l *link) show() {
 func (l *link) news() (to io.Writer, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.lostAt.IsZero() || l.state.State == l.shown {
+	if l.lostAt.IsZero() || l.state.State == l.shown || l.stopped {
 		return l.to, ""
 	}
 	l.shown = l.state.State
@@ -106,6 +107,13 @@ func (l *link) news() (to io.Writer, text string) {
 		text = "\r\x1b[K" + text
 	}
 	return l.to, text
+}
+
+// serverStops is called when the server has reported that it is being shut down.
+func (l *link) serverStops() {
+	l.mu.Lock()
+	l.stopped = true
+	l.mu.Unlock()
 }
 
 // say prints a line, also on a terminal in raw mode.

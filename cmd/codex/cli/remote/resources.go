@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -66,6 +67,8 @@ func (a *attempt) limitError(exitCode int) error {
 		return &cmdutil.ExitError{Code: cmdutil.ExitTimeout, Err: fmt.Errorf("the command did not end within --timeout %v and was killed", a.x.timeout)}
 	case a.cause == execproto.CauseTimeout:
 		return &cmdutil.ExitError{Code: cmdutil.ExitTimeout, Err: fmt.Errorf("the command was killed: the server gives it no more time")}
+	case a.cause == execproto.CauseServerStopped:
+		return &cmdutil.ExitError{Code: exitCode, Err: errors.New("the command was killed, because the server was shut down")}
 	case why != "":
 		return &cmdutil.ExitError{Code: exitCode, Err: fmt.Errorf("the command failed: %s", why)}
 	default:

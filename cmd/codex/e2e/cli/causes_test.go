@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"bufio"
+	"bytes"
+	"os/exec"
 	"syscall"
 	"testing"
 	"time"
@@ -44,6 +47,28 @@ func TestCauses(t *testing.T) {
 			t.Errorf("the server has ended after %v", took)
 		}
 	})
+}
+
+// TestServerThatStopsIsNamed: the client's last words are about the server, and not about a lost connection.
+func TestServerThatStopsIsNamed(t *testing.T) {
+	t.Parallel()
+	server, url := harness.Server(t)
+	cmd := exec.Command(harness.Codex, "remote", "run", "--url", url, "--", "sh", "-c", "echo started; while :; do sleep 1; done")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	harness.Must(t, err)
+	harness.Must(t, cmd.Start())
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	harness.Must(t, server.Process.Signal(syscall.SIGTERM))
+	_ = server.Wait()
+	_ = cmd.Wait()
+	const want = "Error: the command was killed, because the server was shut down\n"
+	if code := cmd.ProcessState.ExitCode(); code != 137 || errs.String() != want {
+		t.Errorf("got exit code %d, %q; want 137, %q", code, errs.String(), want)
+	}
 }
 
 // causes runs processes of one server that end for different causes.
