@@ -92,7 +92,10 @@ func syncOnce(c *cli.Context, s cmdutil.Streams, options copyOptions, began *boo
 		sync.deferred = sync.defers
 		err := sync.run(c.Args().Get(0), c.Args().Get(1))
 		sync.bar.finish()
-		return sync.outcome(err)
+		if err = sync.outcome(err); err == nil && sync.bar == nil && !sync.quiet && !sync.dry && !sync.follows {
+			fmt.Fprintf(s.Err, "codex: %s\n", sync.count.summary()) // a terminal shows the progress
+		}
+		return err
 	})
 }
 

@@ -22,6 +22,8 @@ type syncing struct {
 
 	removes, force, checksums, git, dry, follows, verbose bool
 
+	count syncCount // what carry has done
+
 	began *bool // true when the first round of a watch is complete
 	most  int   // the largest number of entries of a list
 
@@ -194,6 +196,7 @@ func (y *syncing) carry(from, to tree, source, target *listed, doomed []*archive
 	if y.verbose {
 		y.printPlan(y.errs, from, to, changed, doomed)
 	}
+	y.count.removed += len(doomed)
 	to.unlock(locked(target, doomed))
 	to.remove(doomed, y.wholeFolders())
 	if len(changed) == 0 || y.fatal() != nil {
@@ -208,7 +211,31 @@ func (y *syncing) carry(from, to tree, source, target *listed, doomed []*archive
 		}
 	}
 	y.bar.expect(files, bytes)
+	y.count.changed, y.count.files, y.count.bytes = y.count.changed+len(changed), y.count.files+files, y.count.bytes+bytes
 	return to.take(from, paths)
+}
+
+// syncCount counts what was changed in the target.
+type syncCount struct {
+	changed        int // entries: files, directories and links
+	files, removed int
+	bytes          int64
+}
+
+// summary returns the last line of a synchronization.
+func (n syncCount) summary() string {
+	plural := "s"
+	if n.files == 1 {
+		plural = ""
+	}
+	switch {
+	case n.changed == 0 && n.removed == 0:
+		return "nothing has changed"
+	case n.removed == 0:
+		return fmt.Sprintf("%d file%s copied, %s", n.files, plural, bytesText(float64(n.bytes)))
+	default:
+		return fmt.Sprintf("%d file%s copied, %s; %d removed", n.files, plural, bytesText(float64(n.bytes)), n.removed)
+	}
 }
 
 // doomed returns the entries of the target that the source does not have, or has as another

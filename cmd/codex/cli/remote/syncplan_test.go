@@ -78,3 +78,19 @@ func TestLockedDirectories(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestSummaryOfASync counts in the words of the last line.
+func TestSummaryOfASync(t *testing.T) {
+	for count, want := range map[syncCount]string{
+		{}:                                  "nothing has changed",
+		{changed: 1, files: 1}:              "1 file copied, 0 B",
+		{changed: 2, files: 0}:              "0 files copied, 0 B",
+		{changed: 9, files: 3, bytes: 2048}: "3 files copied, 2.0 KiB",
+		{changed: 9, files: 3, bytes: 2048, removed: 2}: "3 files copied, 2.0 KiB; 2 removed",
+		{removed: 2}: "0 files copied, 0 B; 2 removed",
+	} {
+		if got := count.summary(); got != want {
+			t.Errorf("%+v: got %q, want %q", count, got, want)
+		}
+	}
+}

@@ -53,8 +53,14 @@ func TestSyncs(t *testing.T) {
 		if _, err := os.Lstat(target); err == nil {
 			t.Error("--dry-run has made the target")
 		}
-		if _, errs, code := run(); code != 0 || errs != "" {
-			t.Fatalf(`got exit code %d, stderr %q; want exit code 0, stderr ""`, code, errs)
+		if _, errs, code := run(); code != 0 || errs != "codex: 7 files copied, 1.5 MiB\n" {
+			t.Fatalf(`got exit code %d, stderr %q; want exit code 0, and the number of files`, code, errs)
+		}
+		if _, errs, code := run(); code != 0 || errs != "codex: nothing has changed\n" {
+			t.Errorf(`again: got exit code %d, stderr %q; want exit code 0, and that nothing has changed`, code, errs)
+		}
+		if _, errs, code := run("--quiet"); code != 0 || errs != "" {
+			t.Errorf(`quietly: got exit code %d, stderr %q; want exit code 0, stderr ""`, code, errs)
 		}
 		if got, want := described(t, target, true), described(t, source, true); got != want {
 			t.Errorf("%s\nwant\n%s", got, want)
