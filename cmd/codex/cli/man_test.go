@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
@@ -62,37 +61,6 @@ func TestManPages(t *testing.T) {
 	}
 }
 
-// TestManPagesOfFiles: the page of each file with options has exactly the keys that the command accepts, and an example
-// that the command accepts.
-func TestManPagesOfFiles(t *testing.T) {
-	t.Setenv("CODEX_HOME", t.TempDir())
-	for command := range commandsWithFile {
-		_, printed, errs := optionsIn(t, command, "", "--print-config")
-		var want, got []string
-		for line := range strings.Lines(printed) {
-			want = append(want, strings.Fields(strings.TrimPrefix(line, "# "))[0])
-		}
-		page := pageOf(t, command+".toml")
-		_, options, _ := strings.Cut(page, ".SH \"OPTIONS\"\n")
-		options, _, _ = strings.Cut(options, ".SH")
-		for _, item := range strings.Split(options, ".TP\n")[1:] {
-			name, text, _ := strings.Cut(item, "\n")
-			got = append(got, strings.ReplaceAll(name, `\-`, "-"))
-			if strings.HasPrefix(text, ". The value") {
-				t.Errorf("%s: the page has no text about %s", command, name)
-			}
-		}
-		if len(want) < 10 || !slices.Equal(got, want) {
-			t.Errorf("%s: the page has the keys %q, want %q: %s", command, got, want, errs)
-		}
-		_, example, _ := strings.Cut(page, ".nf\n")
-		example, _, _ = strings.Cut(example, ".fi")
-		if path, out, errs := optionsIn(t, command, strings.ReplaceAll(example, `\-`, "-"), "--print-config"); !strings.Contains(out, `log-level = "warn" # `+path+":2") {
-			t.Errorf("%s: the example of the page sets %s%s", command, printedOption(out, "log-level"), errs)
-		}
-	}
-}
-
 // pageOf returns a manual page.
 func pageOf(t *testing.T, args ...string) string {
 	t.Helper()
@@ -114,7 +82,7 @@ func TestManLint(t *testing.T) {
 		if !c.Hidden && c.Name != "help" {
 			pages[fmt.Sprintf(`"%s" "1"`, roffText(strings.ToUpper("codex-"+c.Name)))] = []string{c.Name}
 		}
-		if commandsWithFile[c.Name] != nil {
+		if cmdutil.InFile(c) != nil {
 			pages[fmt.Sprintf(`"%s.TOML" "5"`, roffText(strings.ToUpper(c.Name)))] = []string{c.Name + ".toml"}
 		}
 	}
