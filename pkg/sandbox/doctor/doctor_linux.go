@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox/bwrap"
 	"codex.internal/pkg/sandbox/plan"
 	"codex.internal/pkg/sandbox/runner"
@@ -60,6 +61,7 @@ func Examine(ctx context.Context) *Report {
 	e.terminal()
 	e.cgroup()
 	e.tasks()
+	e.memory()
 	e.inotify()
 	e.conclude()
 	return r
@@ -412,6 +414,14 @@ func (e *examination) tasks() {
 	if os.Geteuid() == 0 && !e.boundsTasks() {
 		e.note("A command of a server of root can take all processes and threads here, and the server may end then: the cgroup has no controller pids " +
 			"that could bound commands. Run the server as an ordinary user, or where it may make such cgroups.")
+	}
+}
+
+// memory adds a note if the kernel kills a server together with its commands.
+func (e *examination) memory() {
+	if group := process.OOMGroup(); group != "" {
+		e.note("When memory is short, the kernel kills a server together with all commands: memory.oom.group is 1 in %s. On Kubernetes set singleProcessOOMKill "+
+			"in the configuration of the kubelet, under systemd OOMPolicy=continue in the unit.", group)
 	}
 }
 

@@ -24,6 +24,9 @@ func serve(c *cli.Context, s cmdutil.Streams, srv *execserver.Server, f front, l
 	manager *cmdutil.ServiceManager, ready func()) error {
 	return untilAsked(c, s, !f.stdin && c.Bool("exit-on-stdin-close"), log, func(ctx context.Context) error {
 		defer manager.Tend()()
+		if group := process.OOMGroup(); group != "" {
+			log.Warn("when memory is short, the kernel kills this server together with all commands; docs/operations.md says how to avoid it", "cgroup", group, "reason", "memory.oom.group is 1")
+		}
 		defer cmdutil.StartMetrics(f.metrics, srv.Metrics(), log)()
 		err := f.serve(ctx, srv, ready)
 		logEnd(ctx, log)
