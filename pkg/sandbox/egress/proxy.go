@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,9 +135,20 @@ func (h *Host) resolve(ctx context.Context, name string) ([]netip.Addr, error) {
 	if h.opts.Resolve != nil {
 		return h.opts.Resolve(ctx, name)
 	}
+	if !strings.Contains(name, ".") {
+		// Go finds a name without a dot in /etc/hosts only without a final dot, and then would add the search domains
+		// for DNS. So this look-up has no DNS. An example is the name of the machine itself, or one of docker run --add-host.
+		hosts := net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errNoDNS }}
+		if addresses, err := hosts.LookupNetIP(ctx, "ip", name); err == nil {
+			return addresses, nil
+		}
+	}
 	resolver := net.Resolver{PreferGo: true}
 	return resolver.LookupNetIP(ctx, "ip", name+".")
 }
+
+// errNoDNS ends the look-up of a name that is not in /etc/hosts.
+var errNoDNS = errors.New("only /etc/hosts is read")
 
 // Hooks are the functions that a proxy calls. Several goroutines may call them at the same time.
 type Hooks struct {
