@@ -31,6 +31,9 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 1 && args[1] == checks.Arg {
 		return checks.Main(args[2:])
 	}
+	if len(args) > 0 {
+		cmdutil.SetProgram(args[0])
+	}
 	s := cmdutil.NewStreams(stdin, stdout, stderr)
 	loadDotenv(s.Err)
 	app := newApp(s)
@@ -55,7 +58,7 @@ func report(s cmdutil.Streams, err error) int {
 	case errors.As(err, &code) && code.Err == nil:
 		return code.Code
 	case cmdutil.ExitCode(err) == cmdutil.ExitUsage:
-		fmt.Fprintf(s.Err, "error: %v\n%s", err, cmdutil.AdviceOn(err))
+		fmt.Fprintf(s.Err, "error: %s\n%s", cmdutil.OwnCommands(err.Error()), cmdutil.AdviceOn(err))
 		return cmdutil.ExitUsage
 	default:
 		cmdutil.Messagef(s.Err, "Error: %v\n%s%s", err, cmdutil.CausedBy(err), cmdutil.AdviceOn(err))

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -61,11 +62,13 @@ OPTIONS:` + optionsTemplate
 func init() {
 	cli.HelpPrinter = func(w io.Writer, page string, of any) {
 		columns := pageColumns(w)
-		cli.HelpPrinterCustom(w, page, of, map[string]any{
+		var text bytes.Buffer
+		defer func() { _, _ = io.WriteString(w, cmdutil.OwnCommands(text.String())) }()
+		cli.HelpPrinterCustom(&text, page, of, map[string]any{
 			"wrapAt": func() int { return columns },
-			"fill":   func(text string) string { return fill(text, columns) },
+			"fill":   func(text string) string { return fill(cmdutil.OwnCommands(text), columns) },
 			"names":  func(f cli.Flag) string { names, _ := flagHelp(f); return names },
-			"text":   func(f cli.Flag) string { _, text := flagHelp(f); return text },
+			"text":   func(f cli.Flag) string { _, text := flagHelp(f); return cmdutil.OwnCommands(text) },
 		})
 	}
 	// The library would show the help for each option with a name of this one, also for ls -h.

@@ -86,7 +86,7 @@ func AdviceOn(err error) string {
 	if !errors.As(err, &e) {
 		return ""
 	}
-	return fmt.Sprintf("hint: %s\n", terminal.Text(e.advice))
+	return OwnCommands(fmt.Sprintf("hint: %s\n", terminal.Text(e.advice)))
 }
 
 // causes returns the texts of wrapped errors that the text of err does not contain.

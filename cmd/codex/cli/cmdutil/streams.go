@@ -145,10 +145,10 @@ func ChildStderr(stream io.Writer) io.Writer {
 func Messagef(to io.Writer, format string, args ...any) {
 	for i, arg := range args {
 		if err, ok := arg.(error); ok {
-			args[i] = terminal.Text(Plain(err))
+			args[i] = OwnCommands(terminal.Text(Plain(err)))
 		}
 	}
-	fmt.Fprintf(to, format, args...)
+	fmt.Fprintf(to, OwnCommands(format), args...)
 }
 
 // ListedNames returns a function that formats a name for a stream. On a terminal, a name takes one line and

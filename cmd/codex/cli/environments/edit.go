@@ -108,7 +108,7 @@ func addEnvironment(c *cli.Context, s cmdutil.Streams) error {
 		return fmt.Errorf("add the environment `%s`: %w", e.ID, err)
 	}
 	showEdited(s, done)
-	_, err = fmt.Fprintf(s.Out, "Added %s to %s. Try it: codex environments check %s\n", e.ID, terminal.Text(done.Path), e.ID)
+	_, err = fmt.Fprintf(s.Out, cmdutil.OwnCommands("Added %s to %s. Try it: codex environments check %s\n"), e.ID, terminal.Text(done.Path), e.ID)
 	return err
 }
 

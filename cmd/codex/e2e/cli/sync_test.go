@@ -77,8 +77,8 @@ func TestSyncs(t *testing.T) {
 			!strings.Contains(out, "/loop\n") {
 			t.Errorf("got %q; want strings.Count(out, \"\\n\") 3, a text with %q, a text with %q, a text with %q", out, "/plain\n", "/new/f\n", "/loop\n")
 		}
-		if _, errs, code := run(); code != 0 || errs != "" {
-			t.Fatalf(`got exit code %d, stderr %q; want exit code 0, stderr ""`, code, errs)
+		if _, errs, code := run(); code != 0 || errs != "codex: 2 files copied, 6 B\n" {
+			t.Fatalf(`got exit code %d, stderr %q; want exit code 0, and two files`, code, errs)
 		}
 		if got, want := described(t, target, true), described(t, source, true); got != want {
 			t.Errorf("%s\nwant\n%s", got, want)
