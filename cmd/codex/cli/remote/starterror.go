@@ -43,9 +43,14 @@ func startError(err error, argv []string) error {
 		}
 	case notExecutable(err):
 		err = &notStarted{program + notExecutableText, err}
+	case maxSandbox.MatchString(refusal(err)):
+		err = cmdutil.WithAdvice(err, "the token permits codex remote run --sandbox "+maxSandbox.FindStringSubmatch(refusal(err))[1])
 	}
 	return err
 }
+
+// maxSandbox matches the refusal of a process whose sandbox is weaker than its token permits.
+var maxSandbox = regexp.MustCompile(`the ceiling of this token is --max-sandbox (read-only|workspace-write);`)
 
 // notExecuted is the launcher's message about a command that it could not execute: the program, and the error.
 var notExecuted = regexp.MustCompile(`^codex-linux-sandbox: Failed to execvp (.*): (No such file or directory|Permission denied) \(os error [0-9]+\)(\r?\n)$`)
