@@ -132,8 +132,8 @@ func showEdited(s cmdutil.Streams, done execenv.Edited) {
 		fmt.Fprintf(s.Err, "codex: other users could read or change %s (mode %04o): it has the mode 0600 now\n", path, done.Opened)
 	}
 	if done.LocalExcluded {
-		fmt.Fprintln(s.Err, "codex: wrote include_local = false: otherwise Codex CLI runs commands on this machine, silently, if it does not reach the default; "+
-			"codex environments use local, or --keep-local, brings this machine back")
+		cmdutil.Messagef(s.Err, "codex: wrote include_local = false: otherwise Codex CLI runs commands on this machine, silently, if it does not reach the default; "+
+			"codex environments use local, or --keep-local, brings this machine back\n")
 	}
 }
 
