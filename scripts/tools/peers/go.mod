@@ -4,6 +4,8 @@ go 1.26.0
 
 require codex.internal/pkg v0.0.0
 
+require github.com/klauspost/compress v1.20.0 // indirect
+
 require (
 	github.com/coder/websocket v1.8.15
 	github.com/flynn/noise v1.1.0 // indirect
