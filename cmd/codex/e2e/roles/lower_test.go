@@ -65,8 +65,12 @@ func TestReadersAreConfined(t *testing.T) {
 				}
 			}
 		}
-		if text, err := f.ReadFile(ctx, w.tokens); err == nil && w.backend != machine.Landlock {
-			w.t.Errorf("the file of tokens was read: %d bytes", len(text))
+		own := w.tokens
+		if w.relayed {
+			own = w.executorToken() // the tokens are a file of the service, about which the server knows nothing
+		}
+		if text, err := f.ReadFile(ctx, own); err == nil && w.backend != machine.Landlock {
+			w.t.Errorf("the server's own file %s was read: %d bytes", own, len(text))
 		}
 	})
 }

@@ -218,6 +218,9 @@ func firstLine(t *testing.T, out io.Reader) string {
 // environment is the id of the server's environment at the rendezvous service.
 const environment = "box"
 
+// executorToken is the file of the token with which the server registers.
+func (w *world) executorToken() string { return w.dir + "/home/executor" }
+
 // register starts a rendezvous service and the server, and waits until a client reaches it.
 func (w *world) register(args []string) *exec.Cmd {
 	w.t.Helper()
@@ -227,8 +230,8 @@ func (w *world) register(args []string) *exec.Cmd {
 	harness.Must(w.t, err)
 	w.start(service)
 	w.url = firstLine(w.t, out)
-	w.write(w.dir+"/home/executor", token)
-	cmd := w.command(append([]string{"exec-server", "--remote", w.url, "--environment-id", environment, "--rendezvous-token-file", w.dir + "/home/executor"}, args...)...)
+	w.write(w.executorToken(), token)
+	cmd := w.command(append([]string{"exec-server", "--remote", w.url, "--environment-id", environment, "--rendezvous-token-file", w.executorToken()}, args...)...)
 	cmd.Env = append(cmd.Env, "CODEX_RENDEZVOUS_TOKEN=not-this-one")
 	w.limit(cmd)
 	w.start(cmd)
