@@ -245,13 +245,17 @@ func (w *world) exposed(fifo string, oracles []*oracle) bool {
 //   - A command under a policy that may write all of t changes the placeholder of a
 //     narrower sandbox, in which a file named gone is missing. Then it is no longer
 //     a placeholder.
+//   - fs/copy copies a directory in which the placeholder of a missing gone lies, to one that did not
+//     exist before (seed 3616015528890).
 func (w *world) kept(rel string, s state) bool {
 	old := slices.ContainsFunc(slices.Collect(maps.Values(w.before)), func(b state) bool { return b.ino == s.ino && b.dev == s.dev })
 	others := w.Runs > 1 || w.Inside != "" || w.Wide != nil
 	if strings.HasPrefix(filepath.Base(rel), ".codex-removed-") {
 		return old || others
 	}
-	return w.Wide != nil && s.mode&unix.S_IFMT == unix.S_IFREG && filepath.Base(rel) == "gone"
+	_, before := w.before[filepath.Dir(rel)]
+	copied := w.Requests > 0 && !before
+	return (w.Wide != nil || copied) && s.mode&unix.S_IFMT == unix.S_IFREG && filepath.Base(rel) == "gone"
 }
 
 // placeholder reports whether a file of this mode can be a placeholder.
