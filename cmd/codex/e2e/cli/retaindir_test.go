@@ -60,7 +60,7 @@ func TestServersKeepApart(t *testing.T) {
 			check("after kill -9", i)
 		}
 		// Forgetting a process at one place does not affect a process at the other.
-		servers[0].must("kill", "job")
+		servers[0].must("stop", "job")
 		servers[0].must("forget", "job")
 		check("after the other one has forgotten its process", 1)
 	}
